@@ -1,0 +1,38 @@
+"""The decoding core: canvas, clock, reading, samplers as a protocol, and the loop. It knows no sampler and no model."""
+
+from redraft.decoding.canvas import Block, Canvas
+from redraft.decoding.clock import SCHEDULES, Clock, Schedule
+from redraft.decoding.noise import derive
+from redraft.decoding.notation import Registry, spell
+from redraft.decoding.reading import Prediction, Reading, predict
+from redraft.decoding.sampler import SAMPLERS, Sampler, Stage, equal_blocks, register, top
+from redraft.decoding.trajectory import Event, Recorder, Trajectory
+from redraft.decoding.walk import Denoise, Denoiser, Step, uniform, walk
+
+__all__ = [
+    "SAMPLERS",
+    "SCHEDULES",
+    "Block",
+    "Canvas",
+    "Clock",
+    "Denoise",
+    "Denoiser",
+    "Event",
+    "Prediction",
+    "Reading",
+    "Recorder",
+    "Registry",
+    "Sampler",
+    "Schedule",
+    "Stage",
+    "Step",
+    "Trajectory",
+    "derive",
+    "equal_blocks",
+    "predict",
+    "register",
+    "spell",
+    "top",
+    "uniform",
+    "walk",
+]

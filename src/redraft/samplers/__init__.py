@@ -1,0 +1,17 @@
+"""The samplers, one file each. Importing this package registers them all; a new one needs one line here."""
+
+from redraft.decoding import SAMPLERS, Sampler
+from redraft.samplers.d3im import D3IM
+from redraft.samplers.unmask import Unmask
+
+# What people type who come from LLaDA's `remasking` argument, from the paper, or from other toolkits.
+for _other in ("low_confidence", "llada", "std", "standard"):
+    SAMPLERS.alias(_other, "unmask")
+
+
+def parse(text: str) -> Sampler:
+    """A sampler from its notation: `parse("d3im(t2t=False)")`."""
+    return SAMPLERS.parse(text)
+
+
+__all__ = ["D3IM", "Unmask", "parse"]
