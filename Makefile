@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11 or newer, make, and nothing else: the rest is installed into .venv.
 #
 #   PYTHON=python3.12   the Python to build .venv from (default: the first of python3.11, .12, .13, python3 that runs)
-#   TORCH=cuda          the CUDA build of PyTorch, several gigabytes (default: the CPU build; on macOS there is only one)
+#   TORCH=cuda          the CUDA build of PyTorch, several gigabytes (default: the CPU build; macOS has only one)
 #   ARGS=...            passed on to `redraft demo` or to pytest
 
 PYTHON ?=
@@ -82,12 +82,12 @@ $(VENV)/.torch: $(VENV)/.python constraints.txt $(if $(TORCH),FORCE)
 	want="$$build $(TORCH_VERSION)"; log=$(VENV)/torch.log; \
 	case "$$build" in cpu|cuda) ;; *) echo "redraft: TORCH is cpu or cuda, not '$$build'." >&2; exit 1;; esac; \
 	if [ "$$had" = "$$want" ]; then [ $@ -nt constraints.txt ] || touch $@; exit 0; fi; \
-	[ -z "$$had" ] || $(PIP) uninstall -qq -y torch; \
+	rm -f $@; $(PIP) uninstall -qq -y torch; \
 	echo "Installing PyTorch $(TORCH_VERSION) ($$build build)"; \
 	if [ "$$build" = cuda ] || [ "$$(uname -s)" = Darwin ]; then \
 	  $(PIP) install -qq "torch==$(TORCH_VERSION)" || exit 1; \
-	elif ! $(PIP) install --no-deps "torch==$(TORCH_VERSION)+cpu" >$$log 2>&1 && \
-	  ! $(PIP) install --no-deps --retries 1 --timeout 30 --index-url https://download.pytorch.org/whl/cpu \
+	elif ! $(PY) -m pip install --no-deps "torch==$(TORCH_VERSION)+cpu" >$$log 2>&1 && \
+	  ! $(PY) -m pip install --no-deps --retries 1 --timeout 30 --index-url https://download.pytorch.org/whl/cpu \
 	    "torch==$(TORCH_VERSION)+cpu" >>$$log 2>&1; then \
 	  echo "redraft: no CPU build of PyTorch $(TORCH_VERSION) for $$($(PY) --version) could be installed ($$log says why): try another Python (make $(or $(MAKECMDGOALS),demo) PYTHON=python3.11) or the CUDA build of several gigabytes (make $(or $(MAKECMDGOALS),demo) TORCH=cuda)." >&2; \
 	  rm -f $(VENV)/.python; exit 1; \

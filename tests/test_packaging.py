@@ -11,9 +11,13 @@ import zipfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+import jaxtyping
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from redraft.decoding import top
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -97,15 +101,25 @@ def test_import_is_cheap_and_loads_no_transformers():
     code = """if True:
         import sys, time, torch
         start = time.perf_counter()
-        import redraft
-        print(time.perf_counter() - start, *(name for name in ("transformers", "peft", "beartype") if name in sys.modules))
+        import redraft, redraft.samplers
+        seconds = time.perf_counter() - start
+        print(redraft.__version__, seconds, *{"transformers", "peft", "beartype"}.intersection(sys.modules))
     """
     times = []
     while not times or (min(times) >= 0.15 and len(times) < 5):  # a busy machine gets more than one chance
-        seconds, *loaded = python(code).split()
+        version, seconds, *loaded = python(code).split()
+        assert version == PROJECT["version"]
         assert not loaded
         times.append(float(seconds))
     assert min(times) < 0.15
+
+
+def test_shapes_are_checked_here_and_nowhere_else():
+    flat = torch.zeros(3)  # where [b, w] is due
+    with pytest.raises(jaxtyping.TypeCheckError):
+        top(flat, 1, flat == 0)
+    code = "import torch; from redraft.decoding import top; x = torch.zeros(3); print(top(x, 1, x == 0).tolist())"
+    assert python(code).strip() == "[True, False, False]"
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +161,10 @@ def test_wheel_holds_every_file_of_the_package_and_the_licence(wheel):
 
 @pytest.mark.long
 def test_wheel_works_outside_the_tree(elsewhere, tmp_path):
-    where = python("import redraft, sys; print(redraft.__file__, *sys.path)", interpreter=elsewhere / "python")
-    assert where.startswith(str(elsewhere.parent))
-    assert str(ROOT / "src") not in where.split()
+    code = "import redraft, sys; print(redraft.__file__, *sys.path, sep='\\n')"
+    file, *paths = python(code, interpreter=elsewhere / "python", cwd=tmp_path).splitlines()
+    assert Path(file).resolve().is_relative_to(elsewhere.parent.resolve())
+    assert str(ROOT / "src") not in paths
     assert "samplers" in output([elsewhere / "redraft", "--help"], cwd=tmp_path)
     assert "d3im" in json.dumps(json.loads(output([elsewhere / "redraft", "samplers", "--json"], cwd=tmp_path)))
     assert output([elsewhere / "redraft", "demo"], cwd=tmp_path).strip()  # reads the bundled weights and tokenizer

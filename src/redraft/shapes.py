@@ -1,4 +1,4 @@
-"""Shape annotations such as ``Int[Tensor, "b n"]``: checked by jaxtyping and beartype in tests, plain documentation elsewhere."""
+"""Shape annotations such as ``Int[Tensor, "b n"]``: checked by jaxtyping and beartype in tests, prose elsewhere."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from redraft.shapes import Float, Int
 
 _LOW = 0xFFFFFFFF
+_HIGH = 0x9E3779B9  # any constant: 0 mixes to 0, and the upper half of a small seed is 0
 _WEYL = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, the usual additive constant
 
 
@@ -35,7 +36,7 @@ def derive(seed: int, index: int) -> int:
 
 def counter_uniform(seeds: Int[Tensor, " b"], counters: tuple[int | Tensor, ...], size: tuple[int, ...]) -> Tensor:
     """Uniforms strictly inside (0, 1), float32, shape [b, *size]; `counters` are integers, or [b] tensors of them."""
-    low, high = _mix(seeds & _LOW), _mix((seeds >> 32) & _LOW)
+    low, high = _mix(seeds & _LOW), _mix((seeds >> 32) & _LOW ^ _HIGH)
     for counter in counters:
         low = _mix((low + counter) & _LOW)
         high = _mix(high ^ low)

@@ -12,7 +12,7 @@ import keyword
 import math
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -56,10 +56,11 @@ class Registry(Generic[T]):
             if option not in known:
                 have = f"it has {', '.join(known)}" if known else "it has none"
                 raise ValueError(f"{self.kind} {name!r} has no option {option!r}{suggest(option, known)}; {have}")
+        check_options(cls, options)
         return cls(**options)
 
 
-def suggest(word: str, known: typing.Iterable[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -106,7 +107,8 @@ def spell(thing: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    bare = isinstance(value, str) and value.isidentifier() and not keyword.iskeyword(value)
+    # Beyond ASCII, Python reads a bare word in its normal form, which may be another string.
+    bare = isinstance(value, str) and value.isascii() and value.isidentifier() and not keyword.iskeyword(value)
     return value if bare and _bare_word(value) == value else repr(value)
 
 
@@ -117,12 +119,12 @@ def option_types(cls: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(cls) if field.init}
 
 
-def check_options(thing: Any) -> None:
+def check_options(cls: type, options: Mapping[str, Any]) -> None:
     """Refuse option values of the wrong type, in words a user understands."""
-    for name, hint in option_types(type(thing)).items():
-        value = getattr(thing, name)
-        if not _fits(value, hint):
-            kind = getattr(type(thing), "name", type(thing).__name__)
+    for name, hint in option_types(cls).items():
+        value = options.get(name)
+        if name in options and not _fits(value, hint):
+            kind = getattr(cls, "name", cls.__name__)
             hinted = suggest(value, [c for c in get_args(hint) if isinstance(c, str)]) if isinstance(value, str) else ""
             raise ValueError(f"option {name!r} of {kind!r} is {describe(hint)}, not {value!r}{hinted}")
 

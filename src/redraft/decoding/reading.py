@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args, no_type_check
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ Precision = Literal["float32", "float64", "bfloat16"]
 Noise = Callable[[str, tuple[int, ...]], Tensor]  # (stream, size) -> uniforms [b, *size]
 
 
+@no_type_check  # __post_init__ refuses wrong values in words, and the checker of tests would come before it
 @dataclass(frozen=True)
 class Reading:
     """How logits become candidates and confidences.
@@ -127,8 +128,9 @@ def predict(
         return is_any(ids, reading.eos_ids) & ~final
 
     def score_of(ids: Tensor) -> Tensor:
-        # A candidate of probability 0 (llada_confidence) is the worst there is, but still one.
-        return torch.where(vetoed(ids), floor, scores(ids).clamp_min(lowest))
+        # A candidate of probability 0 (llada_confidence) is the worst there is, but still one; and +inf, which a margin
+        # may overflow to, is for samplers to say that a position must stay.
+        return torch.where(vetoed(ids), floor, scores(ids).clamp(lowest, -lowest))
 
     return Prediction(tokens, score_of(tokens), vetoed(tokens), logits, score_of)
 

@@ -46,7 +46,7 @@ class Sampler:
     provenance: ClassVar[str] = ""  # paper, repository or inferred, and what was inferred
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_options(type(self), vars(self))
 
     def __repr__(self) -> str:
         return spell(self)

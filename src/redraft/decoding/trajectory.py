@@ -117,15 +117,16 @@ class Trajectory:
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
-                arrays = {name: file[name] for name in _ARRAYS}
+                form = header["format"]
+                arrays = {name: file[name] for name in _ARRAYS} if form == FORMAT else {}
         except FileNotFoundError:
             raise
         except Exception as broken:  # zip, json and numpy each have errors of their own for a damaged file
             raise ValueError(f"{path} is not a trajectory, or is damaged: {broken}") from None
-        if header["format"] != FORMAT:
-            raise ValueError(f"{path} is a trajectory of format {header['format']}; this version reads format {FORMAT}")
+        if form != FORMAT:
+            raise ValueError(f"{path} is a trajectory of format {form}; this version reads format {FORMAT}")
         return cls(**arrays, mask_id=header["mask_id"], eos_ids=tuple(header["eos_ids"]), about=header["about"])
 
     def _kind(self, old: int, new: int) -> Kind:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from redraft.shapes import Bool, Float, Int
 Soft = tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"]]  # token ids and their weights, in place of hard tokens
 
 
+@runtime_checkable
 class Denoiser(Protocol):
     """Any model: tokens in, logits of the wanted columns out."""
 
@@ -32,7 +33,20 @@ class Denoiser(Protocol):
         attend: Tensor | None = None,  # bool: [b, n] (which keys exist) or [b, n, n] (query, key)
         positions: Int[Tensor, "b n"] | None = None,
         columns: slice = slice(None),
-        **soft: Soft,  # `soft=` is passed only when a sampler asks for it
+    ) -> Float[Tensor, "b w v"]: ...
+
+
+class SoftDenoiser(Protocol):
+    """A model that also takes mixtures of tokens at `columns`; only samplers with soft inputs need one."""
+
+    def __call__(
+        self,
+        tokens: Int[Tensor, "b n"],
+        *,
+        attend: Tensor | None = None,
+        positions: Int[Tensor, "b n"] | None = None,
+        columns: slice = slice(None),
+        soft: Soft | None = None,
     ) -> Float[Tensor, "b w v"]: ...
 
 
@@ -144,8 +158,6 @@ class Denoise:
         self.columns = slice(start, start + block.tokens.shape[1])
         self.predictions: list[Prediction] = []
         self.calls = 0
-        padding = 0 if canvas.attend is None else (~canvas.attend).sum(-1)
-        self.padding = torch.zeros_like(block.seeds) + padding
         self.processed = torch.zeros_like(block.seeds)
 
     def __call__(self, tokens: Int[Tensor, "b w"], *, prefix: bool = False, soft: Soft | None = None) -> Prediction:
@@ -181,9 +193,14 @@ class Denoise:
     ) -> Float[Tensor, "b c v"]:
         """Raw logits of any sequence under any attention: for shadow blocks and auxiliary passes. Metered too."""
         self.calls += 1
-        self.processed = self.processed + tokens.shape[1] - self.padding
-        extra = {} if soft is None else {"soft": soft}
-        return self.denoiser(tokens, attend=attend, positions=positions, columns=columns, **extra)
+        if attend is None:
+            self.processed = self.processed + tokens.shape[1]
+        else:  # what no query sees is padding
+            self.processed = self.processed + (attend if attend.ndim == 2 else attend.any(1)).sum(-1)
+        if soft is None:
+            return self.denoiser(tokens, attend=attend, positions=positions, columns=columns)
+        mixing = cast(SoftDenoiser, self.denoiser)
+        return mixing(tokens, attend=attend, positions=positions, columns=columns, soft=soft)
 
 
 def uniform(block: Block, clock: Clock, stream: str, size: tuple[int, ...] | None = None) -> Float[Tensor, "b ..."]:

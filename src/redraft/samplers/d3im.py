@@ -43,4 +43,6 @@ class D3IM(Sampler):
             tokens = torch.where(block.visible & pred.vetoed, block.tokens, tokens)
             score = score.masked_fill(block.visible, torch.inf)
         kept = top(score, clock.quota(block, self.schedule), among=block.active)
+        if not self.t2m:
+            kept = kept | block.visible  # an edited canvas may show more than K(t)
         return block.write(torch.where(kept, tokens, block.mask_id))

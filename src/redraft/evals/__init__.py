@@ -1,0 +1,1 @@
+"""Tasks: problems, how they are asked, and how answers are graded."""

@@ -1,0 +1,91 @@
+"""Answers as JSON lines, written as they come: an interrupted run leaves valid lines and goes on where it stopped.
+
+While a run lasts its lines stand in `x.jsonl.part`; only a finished run has `x.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class AnswerFile:
+    """A file of one JSON object a line. `run` names the settings; lines of another run are never mixed in."""
+
+    def __init__(self, path: Path, run: dict[str, Any], *, overwrite: bool = False) -> None:
+        self.path, self.part, self.run = path, path.with_name(path.name + ".part"), run
+        check_writable(path)
+        if path.exists() and not overwrite:
+            raise ValueError(f"{path} exists: give another --out, or --overwrite to replace it")
+        if overwrite:
+            self.part.unlink(missing_ok=True)
+        self.finished: dict[int, dict[str, Any]] = self._resume()
+        self._file = self.part.open("a", encoding="utf-8")
+
+    def _resume(self) -> dict[int, dict[str, Any]]:
+        """The whole lines of an interrupted run; a last line cut off by a kill is dropped."""
+        if not self.part.exists():
+            self.part.write_text(_line({"run": self.run}), encoding="utf-8")
+            return {}
+        lines = self.part.read_bytes().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith(b"\n")]
+        records = [json.loads(line) for line in whole]
+        before = records[0].get("run", {}) if records else None
+        if before is None:  # killed before its first line was whole
+            self.part.write_text(_line({"run": self.run}), encoding="utf-8")
+            return {}
+        differing = sorted(key for key in {*before, *self.run} if before.get(key) != self.run.get(key))
+        if differing:
+            raise ValueError(
+                f"{self.part} is an unfinished run with other settings ({', '.join(differing)}): "
+                f"repeat its command to finish it, give another --out, or --overwrite to start anew"
+            )
+        if len(whole) < len(lines):
+            _replace(self.part, b"".join(whole))
+        return {record["index"]: record for record in records[1:]}
+
+    def add(self, record: dict[str, Any]) -> None:
+        if record["index"] in self.finished:
+            return
+        self._file.write(_line(record))
+        self._file.flush()
+        self.finished[record["index"]] = record
+
+    def finish(self) -> None:
+        """Put the lines in order under their final name, in one move."""
+        self._file.close()
+        _replace(self.path, "".join(_line(self.finished[index]) for index in sorted(self.finished)).encode())
+        self.part.unlink()
+
+    def close(self) -> None:
+        """Leave an interrupted run's lines in place; a run that answered nothing leaves nothing."""
+        self._file.close()
+        if not self.finished:
+            self.part.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output that cannot be written, before any work is done for it."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise ValueError(f"the folder {folder} does not exist: make it first, or write elsewhere")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the name of a file")
+    probe = folder / f".{path.name}.{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as refused:
+        raise ValueError(f"cannot write in the folder {folder}: {refused.strerror}") from None
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    os.replace(partial, path)

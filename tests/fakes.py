@@ -1,0 +1,108 @@
+"""Small models whose every logit is known in advance: exact, row-wise, and blind to padding.
+
+`Chaos` hashes what it attends to in integer arithmetic, so a row gives the same float64 logits in any batch, at any
+padding, in any order of summation; one changed token changes every prediction, which exercises each channel of a sampler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from redraft.decoding import Canvas, Reading, Step, derive
+
+VOCABULARY = 16
+EOS = (12, 13)  # end-of-text, end-of-turn
+PAD = EOS[0]  # as in LLaDA
+MASK = 14  # not the last id, so that nothing can count on that
+ORDINARY = range(12)
+READING = Reading(eos_ids=EOS)
+
+
+def scramble(x: Tensor) -> Tensor:
+    """Spread int64 values over all 64 bits; products wrap."""
+    for shift in (32, 29, 31):
+        x = (x ^ ((x >> shift) & ((1 << (64 - shift)) - 1))) * 0x2545F4914F6CDD1D
+    return x ^ (x >> 33)
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """Random logits in 0..`spread`, a function of all attended tokens and their positions."""
+
+    seed: int = 0
+    spread: float = 6.0
+    preserve: float = 0.0  # added to the logit of the token that is there, if it is visible
+    eos: float = 0.0  # added to the logits of both end tokens
+    deaf: bool = False  # hear nothing: logits depend on the position alone
+
+    def __call__(self, tokens, *, attend=None, positions=None, columns=slice(None)):
+        rows, width = tokens.shape
+        positions = torch.arange(width).expand(rows, width) if positions is None else positions
+        sound = scramble(scramble(tokens * 1009 + positions) + self.seed)
+        attend = torch.ones_like(tokens, dtype=torch.bool) if attend is None else attend
+        attend = attend[:, None, :] if attend.ndim == 2 else attend
+        heard = torch.where(attend, sound[:, None, :], 0).sum(-1)
+        state = scramble(positions * 65537 + self.seed + (0 if self.deaf else heard))
+        bits = scramble(state[:, columns, None] + scramble(torch.arange(VOCABULARY) + 1))
+        logits = self.spread * ((bits >> 11).double() / 2**53 + 0.5)
+        logits[..., list(EOS)] += self.eos
+        here = tokens[:, columns, None]
+        return logits + self.preserve * ((torch.arange(VOCABULARY) == here) & (here != MASK))
+
+
+@dataclass
+class Script:
+    """Given probabilities, call by call: `{token: p}` for each response position, the rest spread over other tokens."""
+
+    calls: Sequence[Sequence[dict[int, float]]]
+    start: int
+    made: int = 0
+
+    def __call__(self, tokens, *, attend=None, positions=None, columns=slice(None)):
+        script, self.made = self.calls[self.made], self.made + 1
+        logits = torch.zeros(len(tokens), tokens.shape[1], VOCABULARY, dtype=torch.float64)
+        for position, given in enumerate(script):
+            others = set(range(VOCABULARY)) - {MASK} - set(given)
+            rest = (1 - sum(given.values())) / len(others)
+            for token, p in [*given.items(), *dict.fromkeys(others, rest).items()]:
+                logits[:, self.start + position, token] = math.log(p) if p > 0 else -torch.inf
+            logits[:, self.start + position, MASK] = -torch.inf
+        return logits[:, columns]
+
+
+@dataclass
+class Spy:
+    """A model that remembers what it was asked."""
+
+    model: Chaos = Chaos()
+    asked: list[dict] = field(default_factory=list)
+
+    def __call__(self, tokens, **context):
+        self.asked.append({"tokens": tokens.clone(), **context})
+        context.pop("soft", None)
+        return self.model(tokens, **context)
+
+
+def fresh(length: int, prompts: Sequence[Sequence[int]] = ((3, 1, 4),), seed: int = 0) -> Canvas:
+    """A canvas of masks after some prompts."""
+    seeds = [derive(seed, row) for row in range(len(prompts))]
+    return Canvas.of(prompts, length, mask_id=MASK, pad_id=PAD, seeds=seeds)
+
+
+def pin(canvas: Canvas, given: dict[tuple[int, int], int]) -> Canvas:
+    """The canvas with `{(row, response position): token}` pinned."""
+    tokens, pinned = canvas.tokens.clone(), torch.zeros_like(canvas.tokens, dtype=torch.bool)
+    for (row, position), token in given.items():
+        tokens[row, canvas.start + position] = token
+        pinned[row, canvas.start + position] = True
+    return replace(canvas, tokens=tokens, pinned=pinned)
+
+
+def responses(steps: Sequence[Step]) -> list[list[list[int]]]:
+    """The response after each step: [step][row][position]."""
+    return [step.result.response.tolist() for step in steps]

@@ -1,0 +1,69 @@
+"""The transitions a sampler makes are exactly those it declares: none besides, and each of them somewhere."""
+
+import pytest
+import torch
+
+import redraft.samplers
+from fakes import EOS, MASK, ORDINARY, READING, Chaos, fresh, pin
+from redraft.decoding import Block, Clock, Denoise, Step, walk
+from test_contract import samplers
+
+MODELS = [
+    Chaos(seed, preserve=preserve, eos=eos) for seed, (preserve, eos) in enumerate([(0, 0), (3, 0), (0, 1), (5, 2)])
+]
+SHAPES = [(8, 8, None), (8, 4, 4), (9, 6, 3)]
+
+
+def transitions(before: Block, after: Block) -> set[str]:
+    changed = before.tokens != after.tokens
+    was, now = before.tokens != MASK, after.tokens != MASK
+    kinds = {"m2t": ~was & now, "t2m": was & ~now, "t2t": was & now & changed}
+    assert not (changed & ~before.active).any()
+    return {kind for kind, where in kinds.items() if where.any()}
+
+
+def steps_of(sampler) -> list[Step]:
+    canvas = [fresh(9, [[1, 2], [3], [4, 5, 6]]), pin(fresh(9, [[7]]), {(0, 2): 5, (0, 7): EOS[0]})]
+    taken = []
+    for model in MODELS:
+        for length, steps, block in SHAPES:
+            given = canvas[length % 2] if length == 9 else fresh(length, [[1], [2, 3]], seed=steps)
+            taken += walk(model, given, sampler, steps=steps, block=block, reading=READING)
+    return taken
+
+
+@samplers
+def test_walks_make_exactly_the_declared_transitions(notation):
+    sampler = redraft.samplers.parse(notation)
+    made = set().union(*(transitions(step.before, step.after) for step in steps_of(sampler)))
+    assert made == sampler.channels
+
+
+@samplers
+def test_no_state_leads_a_step_to_an_undeclared_transition(notation):
+    """A canvas may be edited between steps, so the promise holds from states that no schedule leads to."""
+    sampler = redraft.samplers.parse(notation)
+    generator = torch.Generator().manual_seed(0)
+    for seed in range(40):
+        start = fresh(8, [[1, 2]] * 3, seed=seed).window(2, 10)
+        tokens = torch.randint(len(ORDINARY), start.tokens.shape, generator=generator)
+        shown = torch.rand(tokens.shape, generator=generator) < seed / 40
+        block = sampler.begin(start).write(torch.where(shown, tokens, MASK))
+        clock = Clock.at(1 + seed % 4, 4, 0, 3, torch.device("cpu"))
+        canvas = fresh(8, [[1, 2]] * 3, seed=seed).place(block, 2)
+        denoise = Denoise(Chaos(seed, preserve=seed % 5), canvas, block, clock, 2, READING)
+        assert transitions(block, sampler.step(denoise, block, clock)) <= sampler.channels
+
+
+@pytest.mark.parametrize(
+    ("notation", "channels"),
+    [
+        ("unmask", {"m2t"}),
+        ("d3im", {"m2t", "t2t", "t2m"}),
+        ("d3im(t2t=False)", {"m2t", "t2m"}),
+        ("d3im(t2m=False)", {"m2t", "t2t"}),
+        ("d3im(t2t=False, t2m=False)", {"m2t"}),
+    ],
+)
+def test_the_papers_channels(notation, channels):
+    assert redraft.samplers.parse(notation).channels == channels
