@@ -345,7 +345,7 @@ def test_fingerprint_notices_a_changed_tensor(folder):
 
 def test_fingerprint_notices_what_no_tensor_shows(folder):
     edit(folder / "config.json", rope_theta=50.0)
-    with pytest.raises(ValueError, match="different: the config; the logits of a fixed input"):
+    with pytest.raises(ValueError, match="different: the config's rope_theta; the logits of a fixed input"):
         load(folder)
     assert load(folder, fingerprint=False).network.config.rope_theta == 50.0
 

@@ -147,7 +147,7 @@ def decode(model, prompt, length, steps, block, sampler, eos, overflow):
 @pytest.mark.parametrize("visible_conf", ["kept", "max"])
 @pytest.mark.parametrize("t2m", [True, False])
 @pytest.mark.parametrize("t2t", [True, False])
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(case=cases())
 def test_d3im(case, t2t, t2m, visible_conf):
     model, prompt, length, steps, block, options = case
@@ -159,7 +159,7 @@ def test_d3im(case, t2t, t2m, visible_conf):
     assert ours == d3im_by_hand(model, prompt, length, steps, block, **options, **flags)
 
 
-@settings(max_examples=120)
+@settings(max_examples=100)
 @given(cases(revises=False))
 def test_unmask(case):
     model, prompt, length, steps, block, options = case

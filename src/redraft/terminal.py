@@ -45,7 +45,7 @@ def watch(
                 tally[1] += int(((before[row] != mask_id) & (after[row] == mask_id)).sum())
                 parts.append(draw_row(before[row], after[row], pieces, mask_id=mask_id, eos_ids=eos_ids))
                 parts.append(Text(f"{tally[0]} overwritten, {tally[1]} masked again so far", style="dim"))
-            parts.append(_legend())
+            parts.append(legend())
             live.update(Group(*parts), refresh=True)
             yield step
             time.sleep(max(0.0, pause - (time.monotonic() - started)))
@@ -70,9 +70,9 @@ def draw_row(
             text.append("×" if old != mask_id else MASK, style=DEMOTED if old != mask_id else "dim")
         else:
             style = SETTLED if old == new else REVEALED if old == mask_id else OVERWRITTEN
-            text.append("⏹" if new in eos_ids else piece, style=style)
+            text.append("■" if new in eos_ids else piece, style=style)
     if last < len(after):
-        text.append(" ⏹", style="dim")
+        text.append(" ■", style="dim")
     return text
 
 
@@ -82,7 +82,7 @@ def _heading(title: str, step: Step) -> str:
     return f"{title}  {block}step {tick} of {steps}"
 
 
-def _legend() -> Text:
+def legend() -> Text:
     text = Text()
     for style, word in LEGEND:
         text.append(word, style=style).append("  ")
