@@ -1,7 +1,7 @@
 """Small models whose every logit is known in advance: exact, row-wise, and blind to padding.
 
-`Chaos` hashes what it attends to in integer arithmetic, so a row gives the same float64 logits in any batch, at any
-padding, in any order of summation; one changed token changes every prediction, which exercises each channel of a sampler.
+`Chaos` hashes what it attends to in integer arithmetic: a row gives the same float64 logits in any batch, at any
+padding, in any order of summation. One changed token changes every prediction, which exercises each channel.
 """
 
 from __future__ import annotations

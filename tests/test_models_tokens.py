@@ -182,6 +182,24 @@ def test_a_tokenizer_that_writes_special_tokens_itself_is_refused():
             model.encode("a ＜hole＞ b", chat=chat)
 
 
+def test_characters_that_a_small_tokenizer_does_not_know():
+    """They become the unknown token, as anywhere; that is not smuggling. Where unknown is the mask, it is."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.WordLevel({"<eos>": 0, "<hole>": 1, "<?>": 2, "a": 3}, unk_token="<?>"))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<?>")
+    network = random_llada().network
+    network.config.update({"mask_token_id": 1, "eos_token_id": 0, "pad_token_id": 0})
+    model = Model.of(network, tokenizer, "test")
+    assert model.encode("aQa") == [3, 2, 3]
+    assert model.encode("<?>a") == [2, 2, 2, 3]
+    network.config.mask_token_id = 2
+    with pytest.raises(ValueError, match="reads part of the prompt as <\\?>"):
+        Model.of(network, tokenizer, "test").encode("aQa")
+
+
 def test_decode():
     answer = [*plain("two "), MASK, *plain("words"), EOT, *plain("more"), EOS]
     assert LLADA.decode(answer) == "two words"

@@ -1,7 +1,7 @@
 """The corrector view of D3IM, statement by statement as numbered in docs/theory.md.
 
-One position's update is a matrix: rows are what was there, columns what comes, the last of each the mask. That makes most
-statements exact; simulation is left for what concerns many positions at once.
+One position's update is a matrix: rows are what was there, columns what comes, the last of each the mask. That makes
+most statements exact; simulation is left for whole walks.
 """
 
 import math

@@ -33,7 +33,7 @@ for command in (generate, samplers, doctor, demo):
     app.command()(command)
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool | None) -> None:
     if wanted:
         from redraft import __version__
 
@@ -43,7 +43,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = None,
 ) -> None:
     pass
 

@@ -54,7 +54,8 @@ def check_fingerprint(model: Model, path: str | Path) -> None:
     path = Path(path) / FILE if Path(path).is_dir() else Path(path)
     stored = read_json(path)
     dtype = getattr(torch, str(stored.get("dtype")), None)
-    if dtype not in TOLERANCE or not {"config", "tensors", "logits"} <= stored.keys():
+    kinds = {"config": dict, "tensors": dict, "logits": list}
+    if dtype not in TOLERANCE or not all(isinstance(stored.get(name), kind) for name, kind in kinds.items()):
         raise ValueError(f"{path} is not a fingerprint that this version of redraft reads.")
     faults = []
     config = _config(model)

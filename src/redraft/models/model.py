@@ -172,7 +172,8 @@ class Model:
     def _checked(self, marked: str, cut: str) -> list[int]:
         """Ids of ordinary text. A tokenizer that rewrites text could still make a special token of it: refused."""
         ids = encode_pieces(self.tokenizer, marked, cut)
-        if smuggled := self._controls.keys() & set(ids):
+        unknown = {self.tokenizer.unk_token_id} - {self.mask_id, self.pad_id, *self.eos_ids}  # means nothing but itself
+        if smuggled := (self._controls.keys() - unknown) & set(ids):
             texts = ", ".join(self._controls[i] for i in sorted(smuggled))
             raise ValueError(
                 f"{self.name}: this tokenizer reads part of the prompt as {texts}; take that out of the prompt."

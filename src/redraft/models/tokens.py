@@ -14,12 +14,14 @@ from typing import Any
 
 def open_tokenizer(folder: Path) -> Any:
     """The fast tokenizer of a folder: tokenizer.json, or Qwen2's vocab.json and merges.txt (as Dream's are)."""
-    from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
-
     if (folder / "tokenizer.json").is_file():
-        kind, source = PreTrainedTokenizerFast, "tokenizer.json"
+        from transformers import PreTrainedTokenizerFast as kind
+
+        source = "tokenizer.json"
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        kind, source = Qwen2Tokenizer, "vocab.json"
+        from transformers import Qwen2Tokenizer as kind
+
+        source = "vocab.json"
     else:
         raise ValueError(
             f"{folder} holds no tokenizer: tokenizer.json is missing (or vocab.json with merges.txt). "

@@ -1,0 +1,70 @@
+"""The documents' own code runs, and what they link to exists."""
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from redraft import cli
+from redraft.decoding import SAMPLERS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), flags=re.S)
+
+
+def commands(document: str) -> list[list[str]]:
+    """The `redraft` command lines of a document that need no download, as argument lists."""
+    lines = "\n".join(blocks(document, "sh")).splitlines()
+    found = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("redraft ")]
+    return [arguments for arguments in found if "GSAI-ML/LLaDA-8B-Instruct" not in arguments and arguments != ["demo"]]
+
+
+def test_readme_python_runs(capsys):
+    (code,) = blocks("README.md", "python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert "reveal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", commands("README.md"), ids=" ".join)
+def test_readme_commands_run(arguments, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["redraft", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_readme_lists_every_sampler_with_its_options():
+    text = (ROOT / "README.md").read_text()
+    table = {name: row for row in text.splitlines() for name in re.findall(r"^\| `(\w+)` \|", row)}
+    assert set(SAMPLERS) <= set(table)
+    for name in set(SAMPLERS):
+        fields = SAMPLERS.classes[name].__dataclass_fields__
+        assert ", ".join(f"{field.name}={field.default}" for field in fields.values()) in table[name]
+
+
+def test_the_sampler_of_the_guide_works(tmp_path, monkeypatch):
+    sampler, test = blocks("docs/adding-a-sampler.md", "python")
+    (tmp_path / "patient.py").write_text(sampler)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = dict(SAMPLERS.classes)
+    try:
+        import_module("patient")
+        scope: dict = {}
+        exec(compile(test, "test_patient.py", "exec"), scope)
+        scope["test_patience_of_one_is_d3im"]()
+    finally:
+        SAMPLERS.classes.clear()
+        SAMPLERS.classes.update(before)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
+        assert (document.parent / target).exists(), target
