@@ -94,13 +94,19 @@ def test_random_rank_is_a_lottery_that_ignores_the_logits():
 
 
 @pytest.mark.parametrize("rank", ["probability", "margin"])
-def test_surer_is_higher_and_near_certainty_does_not_saturate(rank):
-    leads = torch.arange(0.5, 60, 0.5)  # of the first token over eleven others; p runs from .13 to 1 - 1e-25
-    logits = torch.full((len(leads), VOCABULARY), -torch.inf)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_near_certainty_does_not_saturate(rank, dtype):
+    leads = [0.5 * number for number in range(1, 120)]  # of the first token over eleven others: p from .13 to 1 - 1e-25
+    logits = torch.full((len(leads), VOCABULARY), -torch.inf, dtype=getattr(torch, dtype))
     logits[:, : len(ORDINARY)] = 0
-    logits[:, 0] = leads
-    confidence = read(logits, rank=rank, dtype="float32").confidence
+    logits[:, 0] = torch.tensor(leads)
+    confidence = read(logits, rank=rank, dtype=dtype).confidence
     assert (confidence.diff() > 0).all()
+    closed_form = {
+        "probability": [-math.log1p(11 * math.exp(-lead)) for lead in leads],
+        "margin": [lead - math.log(12) + math.log1p(11 * math.exp(-lead)) for lead in leads],
+    }
+    assert confidence.tolist() == pytest.approx(closed_form[rank], rel=1e-5, abs=1e-6 if rank == "margin" else 0)
 
 
 def test_an_overwhelming_margin_is_finite():
@@ -375,6 +381,12 @@ def test_top_against_sorting(values, k, random):
     best = [i for i in order if among[i] and values[i] > -math.inf][:k]
     found = top(torch.tensor([values]), k, torch.tensor([among]))
     assert found[0].nonzero().flatten().tolist() == sorted(best)
+
+
+def test_ties_go_to_the_lowest_position_however_many_there_are():
+    found = top(torch.zeros(2, 5000), 1234, torch.ones(2, 5000, dtype=torch.bool))
+    assert found[:, :1234].all()
+    assert not found[:, 1234:].any()
 
 
 def test_top_takes_a_k_for_each_row():

@@ -105,6 +105,46 @@ def test_guidance_is_lladas_formula(scale):
     assert not torch.equal(prediction.tokens, conditional.argmax(-1))
 
 
+# --- noise and memory ---
+
+
+def test_two_calls_of_one_step_draw_different_noise():
+    @dataclass(frozen=True, repr=False)
+    class Twice(Probe):
+        def step(self, denoise, block, clock):
+            denoise(block.tokens)
+            return super().step(denoise, block, clock)
+
+    for reading in (replace(READING, temperature=5.0), replace(READING, rank="random")):
+        (step,) = walk(Chaos(), fresh(8), Twice(), steps=1, reading=reading)
+        first, second = step.predictions
+        assert not torch.equal(first.confidence, second.confidence)
+
+
+@dataclass(frozen=True, repr=False)
+class Counting(Probe):
+    """Reveal one position a step, from the left, and count the steps of each row."""
+
+    def begin(self, block):
+        return block.remember({"taken": torch.zeros_like(block.seeds)})
+
+    def step(self, denoise, block, clock):
+        first = block.masked & (block.masked.cumsum(-1) == 1)
+        tokens = torch.where(first, denoise(block.tokens).tokens, block.tokens)
+        return block.write(tokens, {"taken": block.memory["taken"] + 1})
+
+    def done(self, block):
+        return ~block.masked.any(-1)
+
+
+def test_memory_follows_its_row_while_others_rest():
+    canvas = pin(fresh(4, [[1], [2], [3]]), {(1, 0): 5, (1, 1): 6, **{(2, position): 7 for position in range(4)}})
+    steps = list(walk(Chaos(), canvas, Counting(), steps=4))
+    assert [step.after.memory["taken"].tolist() for step in steps] == [[1, 1, 0], [2, 2, 0], [3, 2, 0], [4, 2, 0]]
+    rest = list(walk(Chaos(), canvas, Counting(), steps=4, after=steps[1]))
+    assert rest[-1].after.memory["taken"].tolist() == [4, 2, 0]
+
+
 # --- the meter ---
 
 
