@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import MASK, fresh, pin
@@ -31,8 +31,7 @@ def block_of(width: int) -> Block:
 
 
 def cumulative(schedule: str, n: int, steps: int) -> list[int]:
-    count, total = torch.tensor(n), torch.tensor(steps)
-    return [int(SCHEDULES[schedule](count, torch.tensor(t), total)) for t in range(steps + 1)]
+    return SCHEDULES[schedule](torch.tensor(n), torch.arange(steps + 1), torch.tensor(steps)).tolist()
 
 
 @pytest.mark.parametrize(("schedule", "n", "steps", "expected"), WORKED_OUT)
@@ -55,7 +54,8 @@ def test_all_schedules_agree_when_steps_divide_tokens(each, steps):
 
 
 @schedules
-@given(n=st.integers(1, 30), steps=st.integers(1, 30))
+@settings(max_examples=20)
+@given(n=st.integers(1, 20), steps=st.integers(1, 20))
 def test_quota_and_increment_read_the_same_schedule(schedule, n, steps):
     block = block_of(n)
     clocks = [Clock.at(t, steps, 0, 1, torch.device("cpu")) for t in range(1, steps + 1)]

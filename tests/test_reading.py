@@ -245,13 +245,13 @@ def llada_flags(z: list[float], noised: list[float], *, logits_eos_inf: bool, co
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("eos", ["llada_logits", "llada_confidence"])
+@pytest.mark.parametrize("eos", ["llada_logits", "llada_confidence", "llada_both"])
 def test_llada_flags_as_its_code_computes_them(eos, temperature):
     """Methods 5.1 quirk 1 and 9.15."""
     logits = random_logits(eos=3)
     found = read(logits, eos=eos, temperature=temperature, forbid_mask=False)
     gumbel = -(-(1 - noise("gumbel", (40, VOCABULARY))[0].double()).log()).log()
-    flags = {"logits_eos_inf": eos == "llada_logits", "confidence_eos_eot_inf": eos == "llada_confidence"}
+    flags = {"logits_eos_inf": eos != "llada_confidence", "confidence_eos_eot_inf": eos != "llada_logits"}
     impossible = 0
     for row, g, token, confidence in zip(logits, gumbel, found.tokens.tolist(), found.confidence.tolist(), strict=True):
         z = row.tolist()
@@ -265,7 +265,7 @@ def test_llada_flags_as_its_code_computes_them(eos, temperature):
             assert math.exp(confidence) == pytest.approx(p, rel=1e-5)
         else:  # an end token of probability 0: last in the order, yet not out of it
             assert confidence == torch.finfo(torch.float64).min
-    assert (impossible > 0) == (eos == "llada_confidence")
+    assert (impossible > 0) == flags["confidence_eos_eot_inf"]
 
 
 def test_llada_confidence_at_a_temperature_spares_end_of_text():
@@ -289,7 +289,7 @@ def test_the_mask_is_never_predicted_unless_allowed():
 
 
 @pytest.mark.parametrize(
-    "eos", ["none", "confidence", "logit_nonfinal", "logit_all", "llada_confidence", "llada_logits"]
+    "eos", ["none", "confidence", "logit_nonfinal", "logit_all", "llada_confidence", "llada_logits", "llada_both"]
 )
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_given_logits_are_never_written_to(eos, temperature):

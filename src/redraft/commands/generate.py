@@ -7,16 +7,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from redraft.commands.console import err, out, plain, progress
+from redraft.commands.console import err, loading, out, plain, progress, write
 
 if TYPE_CHECKING:
     from redraft.decoding import Recorder, Step
     from redraft.generation import Answer, Batch, Plan, Prompt
     from redraft.models import Model
+
+# Seconds. A small model decodes faster than anyone can watch: a drawing stays for a while, all of them not for long.
+SLOWEST_DRAWING, LONGEST_DELAY = 0.3, 6.0
 
 
 def generate(
@@ -49,7 +52,7 @@ def generate(
         str | None,
         typer.Option(
             help="End tokens before the last step: none, confidence, logit_nonfinal, logit_all, llada_confidence, "
-            "llada_logits.  [default: the sampler's own]"
+            "llada_logits, llada_both.  [default: the sampler's own]"
         ),
     ] = None,
     overflow: Annotated[str, typer.Option(help="Too few candidates: strict keeps fewer, fill takes end tokens.")] = (
@@ -73,28 +76,32 @@ def generate(
 ) -> None:
     """Answer prompts."""
     from redraft.decoding import Reading
-    from redraft.generation import Plan, batches, is_empty
+    from redraft.decoding.reading import Precision
+    from redraft.generation import Plan, batches, check_prompts
     from redraft.models import load
     from redraft.output import AnswerFile, check_writable
     from redraft.samplers import parse
 
     # Everything that can be refused is refused before the model is loaded.
     rule = parse(sampler)
+    if precision not in get_args(Precision):  # the reading calls it dtype, which here is that of the weights
+        raise ValueError(f"--precision is one of {', '.join(get_args(Precision))}, not {precision!r}")
     words: dict[str, Any] = {"rank": rank, "eos": eos or rule.eos, "overflow": overflow, "dtype": precision}
     reading = Reading(temperature=temperature, guidance=guidance, **words)
     if steps is None and steps_per_block is None:
         steps = default_steps(length, block)
     plan = Plan.of(rule, length=length, steps=steps, block=block, steps_per_block=steps_per_block, reading=reading)
     asked = read_prompts(prompt or [], prompts)
-    for number, one in enumerate(asked, start=1):
-        if is_empty(one):
-            raise ValueError(f"prompt {number} is empty: write something for the model to answer")
+    check_prompts(asked)
     if trajectory is not None:
         check_writable(trajectory)
+        if out_file is not None and trajectory.absolute() == out_file.absolute():
+            raise ValueError(f"--out and --trajectory are both {trajectory}: give them different names")
         if trajectory.exists() and not overwrite:
             raise ValueError(f"{trajectory} exists: give another --trajectory, or --overwrite to replace it")
         if len(asked) > batch_size:
             raise ValueError(f"a trajectory records one batch: {len(asked)} prompts need --batch-size {len(asked)}")
+    check_device(device)
     for note in plan.notes:
         err.print(f"[yellow]note:[/] {plain(note)}")
     settings = {
@@ -104,28 +111,52 @@ def generate(
     }  # fmt: skip
     saved = AnswerFile(out_file, settings, overwrite=overwrite) if out_file else None
     try:
-        with err.status(f"loading {plain(model)} ..."):
+        with loading(model):
             network = load(model, adapter=adapter, revision=revision, device=device, dtype=dtype)
         session = Session(network, plan, asked, trajectory, watching=watch and out.is_terminal)
         todo = list(batches(network, asked, length=length, seed=seed, batch_size=batch_size, chat=chat))
-        for answer in session.run(todo, done=saved.finished if saved else {}):
+        for answer, drawn in session.run(todo, done=saved.finished if saved else {}):
             record = asdict(answer)
             if saved:
                 saved.add(record)
-            show(answer, record, as_json=as_json, many=len(asked) > 1, quiet=session.watching)
+            show(answer, record, as_json=as_json, many=len(asked) > 1, quiet=drawn)
         if saved:
             saved.finish()
-            err.print(f"saved {len(saved.finished)} answers to {plain(str(saved.path))}", style="dim")
+            err.print(f"[dim]answers saved in {plain(str(saved.path))}[/]")
         if trajectory:
-            err.print(f"saved the trajectory to {plain(str(trajectory))}", style="dim")
-    except KeyboardInterrupt:
+            err.print(f"[dim]trajectory saved in {plain(str(trajectory))}[/]")
+    except BaseException as stopped:
         if saved and saved.finished:
             err.print(f"{len(saved.finished)} of {len(asked)} answers are in {plain(str(saved.part))}; "
                       "the same command goes on from there")  # fmt: skip
+        elif isinstance(stopped, KeyboardInterrupt):
+            hint = "the same command starts anew" if saved else "a run with --out x.jsonl can be gone on with"
+            err.print(f"no answer was finished; {hint}")
+        if is_out_of_memory(stopped):
+            raise ValueError(f"out of memory: try a --batch-size below {batch_size}, or a shorter --length") from None
         raise
     finally:
         if saved:
             saved.close()
+
+
+def check_device(name: str | None) -> None:
+    """Refuse a device that this computer does not have, with those that it has."""
+    import torch
+
+    if name is None:
+        return
+    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    here += ["mps"] if torch.backends.mps.is_available() else []
+    if name not in here and not (name == "cuda" and "cuda:0" in here):
+        raise ValueError(f"--device {name}: there is no such device here; there is {', '.join(here)}")
+
+
+def is_out_of_memory(stopped: BaseException) -> bool:
+    """Accelerators have an exception for it; a CPU's allocator only has words."""
+    import torch
+
+    return isinstance(stopped, (MemoryError, torch.OutOfMemoryError)) or "DefaultCPUAllocator" in str(stopped)
 
 
 def default_steps(length: int, block: int | None) -> int:
@@ -140,13 +171,19 @@ def read_prompts(given: list[str], file: Path | None) -> list[Prompt]:
         raise ValueError("give prompts as arguments or with --prompts, not both")
     if given and given != ["-"]:
         return list(given)
-    if file is None and sys.stdin.isatty():
-        raise ValueError('there is no prompt: write one, as in `redraft generate "12 + 30 = ?"`, or use --prompts')
-    text = file.read_text(encoding="utf-8") if file else sys.stdin.read()
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if file is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise ValueError('there is no prompt: write one, as in `redraft generate "7 + 5 = ?"`, or use --prompts')
     source = str(file or "stdin")
+    try:
+        text = file.read_text(encoding="utf-8-sig") if file else sys.stdin.read()
+    except IsADirectoryError:
+        raise ValueError(f"{source} is a folder: --prompts takes a file") from None
+    except UnicodeDecodeError as wrong:
+        raise ValueError(f"{source} is not UTF-8 text (byte {wrong.start}): save it as UTF-8") from None
+    # Not splitlines: that also cuts at characters which may stand inside a JSON string.
+    lines = [(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:
-        raise ValueError(f"{source} holds no prompt")
+        raise ValueError(f"{source} holds no prompt: write one a line")
     if file is None or file.suffix not in (".jsonl", ".json"):
         return [line for _, line in lines]
     return [_from_json(line, f"{source}, line {number}") for number, line in lines]
@@ -156,7 +193,7 @@ def _from_json(line: str, where: str) -> Prompt:
     try:
         record = json.loads(line)
     except json.JSONDecodeError as wrong:
-        raise ValueError(f"{where} is not JSON: {wrong.msg}") from None
+        raise ValueError(f"{where} is not JSON ({wrong.msg}): a .jsonl file holds one whole object a line") from None
     if isinstance(record, str):
         return record
     if isinstance(record, dict) and isinstance(record.get("prompt"), str):
@@ -180,25 +217,28 @@ class Session:
         self.model, self.plan, self.prompts, self.trajectory = model, plan, prompts, trajectory
         self.watching = watching
 
-    def run(self, todo: list[Batch], done: dict[int, Any]) -> Iterator[Answer]:
+    def run(self, todo: list[Batch], done: dict[int, Any]) -> Iterator[tuple[Answer, bool]]:
+        """Answers that are not `done`, a batch at a time, and whether each has been drawn."""
         from redraft.generation import Tally
+        from redraft.terminal import ROWS
 
+        left = [batch for batch in todo if any(index not in done for index in batch.indices)]
         stages = self.plan.sampler.stages(self.plan.length, self.plan.steps, self.plan.block)
-        with progress(hidden=self.watching) as bar:
-            task = bar.add_task("steps", total=sum(stage.steps for stage in stages) * len(todo), start=True)
-            for batch in todo:
-                if all(index in done for index in batch.indices):
-                    bar.advance(task, sum(stage.steps for stage in stages))
-                    continue
+        each = sum(stage.steps for stage in stages)
+        with progress("steps", each * len(left), hidden=self.watching) as meter:
+            for number, batch in enumerate(left, start=1):
                 tally, recorder = Tally(batch), self._recorder()
                 for step in self._steps(batch):
                     tally.add(step)
                     if recorder:
                         recorder.add(step)
-                    bar.advance(task)
+                    meter.advance()
+                meter.advance(each * number - meter.done)  # what rows that ended early did not need
                 if recorder and self.trajectory:
                     recorder.trajectory().save(self.trajectory)
-                yield from tally.answers(self.model, self.prompts)
+                with meter.aside():
+                    for row, answer in enumerate(tally.answers(self.model, self.prompts)):
+                        yield answer, self.watching and row < ROWS
 
     def _steps(self, batch: Batch) -> Iterator[Step]:
         steps = self.plan.walk(self.model, batch.canvas)
@@ -206,8 +246,14 @@ class Session:
             return steps
         from redraft.terminal import watch
 
-        title = f"{self.model.name}  {plain(repr(self.plan.sampler))}"
-        return watch(steps, self.model.pieces, eos_ids=self.model.eos_ids, console=out, title=title)
+        return watch(
+            steps,
+            self.model.pieces,
+            eos_ids=self.model.eos_ids,
+            console=out,
+            title=f"{self.model.name}  {self.plan.sampler!r}",
+            pause=min(SLOWEST_DRAWING, LONGEST_DELAY / self.plan.steps),
+        )
 
     def _recorder(self) -> Recorder | None:
         from redraft.decoding import Recorder
@@ -220,8 +266,8 @@ class Session:
 
 def show(answer: Answer, record: dict[str, Any], *, as_json: bool, many: bool, quiet: bool) -> None:
     if as_json:
-        out.print(json.dumps(record, ensure_ascii=False), markup=False)
+        write(json.dumps(record, ensure_ascii=False))
     elif not quiet:
-        if many:
+        if many and out.is_terminal:
             err.rule(f"{answer.index + 1}", align="left", style="dim")
-        out.print(answer.text, markup=False)
+        write(answer.text)

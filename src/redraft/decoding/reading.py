@@ -18,7 +18,9 @@ from redraft.decoding.noise import gumbel
 from redraft.shapes import Bool, Float, Int
 
 Rank = Literal["probability", "margin", "entropy", "random"]
-EosPolicy = Literal["none", "confidence", "logit_nonfinal", "logit_all", "llada_confidence", "llada_logits"]
+EosPolicy = Literal[
+    "none", "confidence", "logit_nonfinal", "logit_all", "llada_confidence", "llada_logits", "llada_both"
+]
 Overflow = Literal["strict", "fill"]
 Precision = Literal["float32", "float64", "bfloat16"]
 Noise = Callable[[str, tuple[int, ...]], Tensor]  # (stream, size) -> uniforms [b, *size]
@@ -38,6 +40,7 @@ class Reading:
       llada_confidence  LLaDA's `confidence_eos_eot_inf`, with the aliasing of its code: at temperature 0 end tokens are
                         still candidates, of probability 0, and all others are renormalised without them; at any other
                         temperature only end-of-turn is
+      llada_both        both of LLaDA's flags
     `overflow`, where `confidence` leaves fewer candidates than the schedule keeps:
       strict            keep fewer
       fill              end tokens get the lowest finite score, so that they fill the quota, lowest position first
@@ -104,7 +107,8 @@ def predict(
     if reading.forbid_mask:
         logits[..., mask_id] = -torch.inf
     for token in reading.eos_ids:
-        if reading.eos == "logit_all" or (reading.eos == "llada_logits" and token not in reading.eot_ids):
+        of_text = reading.eos in ("llada_logits", "llada_both") and token not in reading.eot_ids
+        if reading.eos == "logit_all" or of_text:
             logits[..., token] = -torch.inf
         elif reading.eos == "logit_nonfinal":
             logits[..., token] = torch.where(final, logits[..., token], -torch.inf)
@@ -114,7 +118,7 @@ def predict(
         noised = logits + reading.temperature * gumbel(noise("gumbel", tuple(logits.shape[1:])))
     tokens = noised.argmax(-1)  # the first of equals
 
-    if reading.eos == "llada_confidence":
+    if reading.eos in ("llada_confidence", "llada_both"):
         for token in reading.eos_ids if reading.temperature == 0 else reading.eot_ids:
             logits[..., token] = -torch.inf
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -105,13 +104,13 @@ class Trajectory:
         about = {"format": FORMAT, "mask_id": self.mask_id, "eos_ids": list(self.eos_ids), "about": self.about}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         path = Path(path)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with partial.open("wb") as file:
                 np.savez_compressed(file, header=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8), **arrays)
             os.replace(partial, path)
         except BaseException:
-            Path(partial).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise
 
     @classmethod

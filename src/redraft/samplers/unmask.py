@@ -2,7 +2,7 @@
 
 Nie et al., Large Language Diffusion Models (arXiv 2502.09992), Algorithm 5; `generate.py` of ML-GSAI/LLaDA.
 Differs from the reference: EOS policy, ties (lowest position) and precision are the reading's, and the mask token is
-not a candidate unless `forbid_mask=False`.
+not a candidate unless `forbid_mask=False`; even then no mask outlives a block's last step (tests/test_reference.py).
 """
 
 from __future__ import annotations
