@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
-from redraft.commands.console import err, out, plain
+from redraft.commands.console import err, plain, write
 from redraft.commands.demo import demo
 from redraft.commands.doctor import doctor
 from redraft.commands.generate import generate
@@ -21,6 +20,9 @@ from redraft.commands.samplers import samplers
 
 REFUSED = 2
 INTERRUPTED = 130  # as shells have it: 128 + SIGINT
+# Reached through typer, which builds on click in its older versions and on a copy of it in its newer ones.
+Misused: Any = typer.BadParameter.__mro__[2]
+assert Misused.__name__ == "ClickException"
 
 app = typer.Typer(
     name="redraft",
@@ -28,22 +30,24 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: long options whole, brackets kept
 )
 for command in (generate, samplers, doctor, demo):
     app.command()(command)
 
 
-def _version(wanted: bool | None) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         from redraft import __version__
 
-        out.print(f"redraft {__version__}")
+        write(f"redraft {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
 def root(
-    version: Annotated[bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     pass
 
@@ -51,32 +55,42 @@ def root(
 def main() -> None:
     try:
         code = app(standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as bare:
-        bare.show()
-        code = REFUSED
-    except click.ClickException as wrong:
-        code = _refuse(wrong.format_message())
-    except (click.Abort, KeyboardInterrupt):
-        err.print("interrupted")
+    except Misused as wrong:
+        code = _refuse(_misuse(wrong)) if type(wrong).__name__ != "NoArgsIsHelpError" else _help(wrong)
+    except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except BrokenPipeError:  # whoever read our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except (ValueError, OSError) as wrong:
+    except (ValueError, OSError, MemoryError) as wrong:
         if os.environ.get("REDRAFT_TRACEBACK"):
             traceback.print_exc()
         code = _refuse(_sentence(wrong))
+    if code == INTERRUPTED:
+        err.print("interrupted")
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _refuse(sentence: str) -> int:
-    err.print(f"[bold red]redraft:[/] {plain(' '.join(sentence.split()))}", soft_wrap=True)
+    err.print(f"[bold red]redraft:[/] {plain(' '.join(sentence.split()))}")
     return REFUSED
+
+
+def _help(bare: Any) -> int:
+    bare.show()
+    return REFUSED
+
+
+def _misuse(wrong: Any) -> str:
+    """A wrong option or command. Typer names parameters as Python does: put the option's own name there."""
+    said = wrong.format_message().rstrip(".")
+    spelt = getattr(getattr(wrong, "param", None), "opts", [])
+    if spelt and spelt[0].startswith("-"):
+        said = f"{spelt[0]}: {wrong.message.rstrip('.')}"
+    command = wrong.ctx.command_path if getattr(wrong, "ctx", None) else "redraft"
+    return f"{said} (see `{command} --help`)"
 
 
 def _sentence(wrong: Exception) -> str:
     if isinstance(wrong, FileNotFoundError) and wrong.filename:
         return f"there is no file {wrong.filename}"
-    if isinstance(wrong, OSError) and wrong.filename and wrong.strerror:
-        return f"{wrong.filename}: {wrong.strerror}"
-    return str(wrong)
+    if isinstance(wrong, OSError) and wrong.strerror:
+        return f"{wrong.filename}: {wrong.strerror}" if wrong.filename else f"{wrong.strerror} (while writing)"
+    return str(wrong) or type(wrong).__name__

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redraft.decoding import Canvas, Reading, Sampler, Step, derive, walk
 from redraft.samplers import parse
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from redraft.models import Model
 
 Prompt = str | list[dict[str, str]]  # plain text, or chat messages with "role" and "content"
+MOST = 1_000_000  # tokens or steps: no model reads more, nobody waits longer, and plans of them fill the memory
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Plan:
     reading: Reading = Reading()
 
     def __post_init__(self) -> None:
+        for name, value in (("length", self.length), ("steps", self.steps)):
+            if value > MOST:
+                raise ValueError(f"{name} is at most {MOST:,}, not {value:,}")
         self.sampler.stages(self.length, self.steps, self.block)
 
     @classmethod
@@ -97,6 +101,8 @@ def batches(
     chat: bool = True,
 ) -> Iterator[Batch]:
     """Canvases for the prompts, in order. A prompt's seed comes from its place in the list, not from its batch."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size is at least 1, not {batch_size}")
     encoded = encode_all(model, prompts, length=length, chat=chat)
     for first in range(0, len(prompts), batch_size):
         indices = list(range(first, min(first + batch_size, len(prompts))))
@@ -114,28 +120,47 @@ def batches(
 
 
 def encode_all(model: Model, prompts: Sequence[Prompt], *, length: int, chat: bool) -> list[list[int]]:
-    """Prompts as tokens, with those refused that are empty or do not fit the model's context."""
-    if not prompts:
-        raise ValueError("there is no prompt")
+    """Prompts as tokens, with those refused that the model cannot read."""
+    check_prompts(prompts)
     encoded = []
     for index, prompt in enumerate(prompts):
-        which = "the prompt" if len(prompts) == 1 else f"prompt {index + 1}"
-        if is_empty(prompt):
-            raise ValueError(f"{which} is empty: write something for the model to answer")
+        which = _which(index, prompts)
         ids = model.encode(prompt, chat=chat)
         if len(ids) + length > model.context:
             raise ValueError(
                 f"{which} has {len(ids)} tokens, and {length} more are to be written, but {model.name} reads at most "
                 f"{model.context}: shorten the prompt or the length"
             )
+        if model.tokenizer.unk_token_id in ids:  # None, where a tokenizer can spell anything
+            raise ValueError(f"{which} has words that {model.name} does not know{_unknown_words(model, prompt)}")
         encoded.append(ids)
     return encoded
 
 
-def is_empty(prompt: Prompt) -> bool:
-    if isinstance(prompt, str):
-        return not prompt.strip()
-    return not any(message.get("content", "").strip() for message in prompt)
+def check_prompts(prompts: Sequence[Prompt]) -> None:
+    """What can be refused without a model."""
+    if not prompts:
+        raise ValueError("there is no prompt")
+    for index, prompt in enumerate(prompts):
+        text = prompt if isinstance(prompt, str) else " ".join(str(message.get("content", "")) for message in prompt)
+        if not text.strip():
+            raise ValueError(f"{_which(index, prompts)} is empty: write something for the model to answer")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError(f"{_which(index, prompts)} is not Unicode text: write it in UTF-8")
+
+
+def _which(index: int, prompts: Sequence[Prompt]) -> str:
+    return "the prompt" if len(prompts) == 1 else f"prompt {index + 1}"
+
+
+def _unknown_words(model: Model, prompt: Prompt) -> str:
+    """Some of the words that a tokenizer of whole words lacks, and some of those that it has."""
+    text = prompt if isinstance(prompt, str) else " ".join(message["content"] for message in prompt)
+    words = [word for word in dict.fromkeys(text.split()) if model.tokenizer.unk_token_id in model.encode(word)]
+    ids = model.tokenizer.get_vocab()
+    known = [word for word in sorted(ids, key=ids.get) if word not in model.tokenizer.all_special_tokens]
+    listed = ", ".join(map(repr, words[:5])) + (", ..." if len(words) > 5 else "")
+    return f": {listed}; it knows {len(known)}, such as {' '.join(known[:12])}"
 
 
 class Tally:
@@ -164,7 +189,7 @@ class Tally:
 
 def generate(
     model: Model,
-    prompts: str | Sequence[Prompt],
+    prompts: Prompt | Sequence[Prompt],
     sampler: str | Sampler = "d3im",
     *,
     length: int,
@@ -176,8 +201,11 @@ def generate(
     batch_size: int = 16,
     chat: bool = True,
 ) -> list[Answer]:
-    """Answer prompts. `chat=False` continues plain text; `reading` sets temperature, EOS policy and the like."""
-    prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+    """Answer prompts: one text, one conversation (messages with role and content), or a list of either.
+
+    `chat=False` continues plain text; `reading` sets temperature, EOS policy and the like.
+    """
+    prompts = _listed(prompts)
     plan = Plan.of(sampler, length=length, steps=steps, block=block, steps_per_block=steps_per_block, reading=reading)
     for note in plan.notes:
         warnings.warn(note, stacklevel=2)
@@ -188,3 +216,11 @@ def generate(
             tally.add(step)
         found += tally.answers(model, prompts)
     return found
+
+
+def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """A list of prompts, also if there is only one, or one conversation."""
+    if isinstance(prompts, str):
+        return [prompts]
+    given: list[Any] = list(prompts)
+    return [given] if given and isinstance(given[0], dict) else given

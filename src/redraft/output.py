@@ -15,8 +15,8 @@ class AnswerFile:
     """A file of one JSON object a line. `run` names the settings; lines of another run are never mixed in."""
 
     def __init__(self, path: Path, run: dict[str, Any], *, overwrite: bool = False) -> None:
-        self.path, self.part, self.run = path, path.with_name(path.name + ".part"), run
         check_writable(path)
+        self.path, self.part, self.run = path, path.with_name(path.name + ".part"), run
         if path.exists() and not overwrite:
             raise ValueError(f"{path} exists: give another --out, or --overwrite to replace it")
         if overwrite:
@@ -31,11 +31,17 @@ class AnswerFile:
             return {}
         lines = self.part.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
-        records = [json.loads(line) for line in whole]
-        before = records[0].get("run", {}) if records else None
-        if before is None:  # killed before its first line was whole
+        if not whole:  # killed before its first line was written
             self.part.write_text(_line({"run": self.run}), encoding="utf-8")
             return {}
+        try:
+            first, *records = [json.loads(line) for line in whole]
+            before = dict(first["run"])
+            finished = {int(record["index"]): record for record in records}
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(
+                f"{self.part} is not an unfinished run: move it away, or --overwrite to replace it"
+            ) from None
         differing = sorted(key for key in {*before, *self.run} if before.get(key) != self.run.get(key))
         if differing:
             raise ValueError(
@@ -44,7 +50,7 @@ class AnswerFile:
             )
         if len(whole) < len(lines):
             _replace(self.part, b"".join(whole))
-        return {record["index"]: record for record in records[1:]}
+        return finished
 
     def add(self, record: dict[str, Any]) -> None:
         if record["index"] in self.finished:
@@ -69,6 +75,10 @@ class AnswerFile:
 def check_writable(path: Path) -> None:
     """Refuse an output that cannot be written, before any work is done for it."""
     folder = path.parent
+    if not path.name:
+        raise ValueError("the name of the output file is empty: give one")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder, so {path.name} cannot be written in it: write elsewhere")
     if not folder.is_dir():
         raise ValueError(f"the folder {folder} does not exist: make it first, or write elsewhere")
     if path.is_dir():
@@ -78,7 +88,7 @@ def check_writable(path: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as refused:
-        raise ValueError(f"cannot write in the folder {folder}: {refused.strerror}") from None
+        raise ValueError(f"cannot write in the folder {folder} ({refused.strerror}): write elsewhere") from None
 
 
 def _line(record: dict[str, Any]) -> str:
@@ -87,5 +97,8 @@ def _line(record: dict[str, Any]) -> str:
 
 def _replace(path: Path, content: bytes) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)  # still there only if a disk was full

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redraft.commands.console import err, out, plain
+from redraft.commands.console import err, out, plain, write
 
 NEEDED = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers", "huggingface_hub", "numpy")
 
@@ -40,26 +40,29 @@ def doctor(
 ) -> None:
     """Check versions, devices, arithmetic, determinism and a model's ids; exit 1 on trouble."""
     findings: list[Finding] = []
-    for check in (versions, known_bad, devices, dtypes, determinism, lambda: model_ids(model)):
-        for finding in _caught(check):
+    checks = {"versions": versions, "known bad": known_bad, "devices": devices, "dtypes": dtypes}
+    for subject, check in {**checks, "determinism": determinism, model: lambda: model_ids(model)}.items():
+        for finding in _caught(subject, check):
             findings.append(finding)
             if not as_json:
                 mark = "[green]ok[/]  " if finding.fine else "[bold red]bad[/] "
-                out.print(f"{mark} {finding.subject:<16} {plain(finding.said)}")
+                out.print(f"{mark} {plain(f'{finding.subject:<16} {finding.said}')}")
     if as_json:
-        out.print(json.dumps([asdict(finding) for finding in findings], indent=1), markup=False)
+        write(json.dumps([asdict(finding) for finding in findings], indent=1))
     trouble = [finding.subject for finding in findings if not finding.fine]
     if trouble:
-        err.print(f"trouble with: {', '.join(trouble)}")
+        err.print(plain(f"trouble with: {', '.join(trouble)}"))
         raise typer.Exit(1)
 
 
-def _caught(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _caught(subject: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     """A check that breaks is a finding too."""
     try:
         yield from check()
+    except ValueError as refused:  # a sentence for users already
+        yield Finding(subject, False, str(refused))
     except Exception as broken:  # whatever a broken installation can throw
-        yield Finding(getattr(check, "__name__", "model").strip("<>"), False, f"{type(broken).__name__}: {broken}")
+        yield Finding(subject, False, f"{type(broken).__name__}: {broken}")
 
 
 def versions() -> Iterator[Finding]:
@@ -147,12 +150,17 @@ def determinism() -> Iterator[Finding]:
             canvas = step.result
         return canvas.response.tolist()
 
+    where = f"{str(dtype).removeprefix('torch.')} on {device}"
     together = decode([0, 1, 2])
-    yield Finding("determinism", decode([0, 1, 2]) == together, f"the same tokens twice, {dtype} on {device}")
-    alone = [decode([row])[0] for row in range(3)]
-    yield Finding(
-        "batches", alone == together, f"each row alone gives the tokens it has in a batch, {dtype} on {device}"
+    again = decode([0, 1, 2]) == together
+    yield Finding("determinism", again, f"{'the same' if again else 'other'} tokens the second time, {where}")
+    alone = [decode([row])[0] for row in range(3)] == together
+    said = (
+        "each row alone gives the tokens it has in a batch"
+        if alone
+        else "a row alone gives other tokens than in a batch"
     )
+    yield Finding("batches", alone, f"{said}, {where}")
 
 
 def model_ids(name: str) -> Iterator[Finding]:
@@ -161,7 +169,7 @@ def model_ids(name: str) -> Iterator[Finding]:
     model = load(name, device="cpu")
     said: dict[str, Any] = {
         "mask": model.mask_id, "end": list(model.eos_ids), "pad": model.pad_id,
-        "vocabulary": model.vocab_size, "context": model.context, "dtype": str(model.dtype),
+        "vocabulary": model.vocab_size, "context": model.context, "dtype": str(model.dtype).removeprefix("torch."),
     }  # fmt: skip
     yield Finding(
         name, model.mask_id not in (*model.eos_ids, model.pad_id), ", ".join(f"{k} {v}" for k, v in said.items())

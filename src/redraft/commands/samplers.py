@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from redraft.commands.console import out, plain
+from redraft.commands.console import out, plain, write
 
 
 def samplers(
@@ -17,7 +17,7 @@ def samplers(
     """List the samplers: options, channels, reach, cost, origin."""
     described = describe_all()
     if as_json:
-        out.print(json.dumps(described, indent=1), markup=False)
+        write(json.dumps(described, indent=1))
         return
     from rich.console import Group
     from rich.table import Table

@@ -13,4 +13,5 @@ def wilson(correct: int, n: int, z: float = Z95) -> tuple[float, float]:
     middle = share + z * z / (2 * n)
     spread = z * ((share * (1 - share) + z * z / (4 * n)) / n) ** 0.5
     scale = 1 + z * z / n
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    low, high = (middle - spread) / scale, (middle + spread) / scale
+    return max(0.0, min(low, share)), min(1.0, max(high, share))  # rounding may leave the share itself outside

@@ -49,5 +49,5 @@ def worked(terms: list[int]) -> Problem:
 
 def grade(response: str, of: Problem) -> bool:
     """Whether the last number of the response is the answer; the way there is not judged."""
-    numbers = [word for word in response.split() if word.isdigit()]
+    numbers = [word for word in response.split() if word.isascii() and word.isdigit()]
     return bool(numbers) and int(numbers[-1]) == of.answer

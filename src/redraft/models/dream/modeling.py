@@ -19,6 +19,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from redraft.models.dream.configuration import DreamConfig
 from redraft.models.layers import RMSNorm, Tables, default_positions, key_choice, look_both_ways, rotary_tables
+from redraft.models.rows import Rows
 from redraft.shapes import Bool, Float, Int
 
 
@@ -115,8 +116,9 @@ class DreamForMaskedLM(PreTrainedModel):
         inputs_embeds: Float[Tensor, "b n d"] | None = None,
         columns: slice | Int[Tensor, "w"] = slice(None),
         return_dict: bool | None = None,
-    ) -> MaskedLMOutput | tuple[Tensor]:
-        """As LLaDA's: logits at `columns`, each about the token in that same column."""
+        rows: Rows | None = None,
+    ) -> MaskedLMOutput | tuple[Tensor, ...]:
+        """As LLaDA's: logits at `columns` or at `rows`, each about the token in that same column."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
         hidden = self.model.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
@@ -125,6 +127,10 @@ class DreamForMaskedLM(PreTrainedModel):
         allowed = key_choice(attention_mask)
         for block in self.model.layers:
             hidden = block(hidden, tables, allowed)
+        if rows is not None:
+            left = rows.index - (rows.index % hidden.shape[1] > 0).long()  # as below
+            wanted = self.model.norm(hidden.flatten(0, 1).index_select(0, left))
+            return rows.through(self.lm_head, wanted, self.config.vocab_size)
         # Column i is read one to its left; column 0 has no left neighbour and keeps its own, which means nothing.
         sources = (torch.arange(hidden.shape[1], device=hidden.device)[columns] - 1).clamp(min=0)
         logits = self.lm_head(self.model.norm(hidden[:, sources]))

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from redraft.models.layers import RMSNorm, Tables, default_positions, key_choice, look_both_ways, rotary_tables
 from redraft.models.llada.configuration import LLaDAConfig
+from redraft.models.rows import Rows
 from redraft.shapes import Bool, Float, Int
 
 
@@ -103,10 +104,12 @@ class LLaDAForMaskedLM(PreTrainedModel):
         inputs_embeds: Float[Tensor, "b n d"] | None = None,
         columns: slice | Int[Tensor, "w"] = slice(None),
         return_dict: bool | None = None,
-    ) -> MaskedLMOutput | tuple[Tensor]:
+        rows: Rows | None = None,
+    ) -> MaskedLMOutput | tuple[Tensor, ...]:
         """`attention_mask`: None, [b, n], [b, q, k] or [b, 1, q, k], true where looking is allowed.
 
         `columns` says at which positions logits are wanted: the head is 7 % of an 8B pass, and its output large.
+        With `rows`, no logits come back but what `rows.read` makes of those at the positions it names.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give either input_ids or inputs_embeds.")
@@ -117,5 +120,8 @@ class LLaDAForMaskedLM(PreTrainedModel):
         allowed = key_choice(attention_mask)
         for block in parts.blocks:
             hidden = block(hidden, tables, allowed)
+        if rows is not None:
+            wanted = parts.ln_f(hidden.flatten(0, 1).index_select(0, rows.index))
+            return rows.through(parts.ff_out, wanted, self.config.embedding_size)
         logits = parts.ff_out(parts.ln_f(hidden[:, columns]))
         return (logits,) if return_dict is False else MaskedLMOutput(logits=logits)
