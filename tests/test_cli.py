@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 
+from redraft.commands import console
 from redraft.decoding import Trajectory
 from running import COMMAND, QUESTION, QUESTIONS, SHORT, ask, environment, run, start
 
@@ -135,6 +136,14 @@ def test_options_that_mean_the_same(given, same_as):
     assert answers(*QUESTIONS[:2], *given) == answers(*QUESTIONS[:2], *same_as)
 
 
+VARIED = (*[f"{a} + {b} + 9 + {a} + 5 = ?" for a in (1, 4, 6, 8) for b in (2, 7)], "--json", *SHORT)
+
+
+@pytest.fixture(scope="module")
+def by_default():
+    return [record["ids"] for record in records(ask(*VARIED).out)]
+
+
 @pytest.mark.parametrize(
     "option",
     [
@@ -158,12 +167,9 @@ def test_options_that_mean_the_same(given, same_as):
         ("--dtype", "bfloat16"),
     ],
 )
-def test_options_reach_the_decoding(option):
+def test_options_reach_the_decoding(by_default, option):
     """Each of them changes some tokens of some answers."""
-    prompts = [f"{a} + {b} + 9 + {a} + 5 = ?" for a in range(1, 10) for b in (2, 7)]
-    common = (*prompts, "--json", "--length", "24", "--steps", "12")
-    plain, changed = (records(ask(*common, *extra).out) for extra in ((), option))
-    assert [one["ids"] for one in plain] != [one["ids"] for one in changed]
+    assert [record["ids"] for record in records(ask(*VARIED, *option).out)] != by_default
 
 
 def test_llada_flags_do_what_they_say():
@@ -274,7 +280,7 @@ def test_watch_draws_in_colour_on_a_terminal():
 # --- runs that are interrupted ---
 
 LONG_RUN = [f"{a} + {b} + 3 + 8 + 1 = ?" for a, b in ((1, 2), (3, 4), (5, 6), (7, 8), (9, 1), (2, 9))]
-SLOWLY = (*LONG_RUN, "--length", 60, "--steps", 60, "--batch-size", 1, "--temperature", 0.4)
+SLOWLY = (*LONG_RUN, "--length", 48, "--steps", 48, "--batch-size", 1, "--temperature", 0.4)
 
 
 @pytest.fixture(scope="module")
@@ -375,8 +381,16 @@ def test_progress_on_a_terminal_is_a_bar_with_an_estimate(monkeypatch):
     """And it makes room for each batch of answers."""
     monkeypatch.setattr("redraft.commands.console.err._force_terminal", True)
     monkeypatch.setattr("redraft.commands.console.err.is_interactive", True)
+    before = []
+
+    def spy(text):
+        before.append(console.err.file.getvalue())  # what the terminal shows where the answer comes
+        console.write(text)
+
+    monkeypatch.setattr("redraft.commands.generate.write", spy)
     done = ask(*QUESTIONS[:2], *SHORT, "--batch-size", 1)
     assert "loading bundled ..." in done.err
     assert "left:" in done.err
     assert "24/24" in done.err
+    assert [said.endswith("\x1b[2K") for said in before] == [True, True], "the line of the bar is erased"
     assert done.out == "".join(f"{text}\n" for text in answers(*QUESTIONS[:2], *SHORT))

@@ -398,6 +398,17 @@ def test_bfloat16_weights_and_autocast_give_a_float32_loss(text):
         assert loss.item() == pytest.approx(exact.item(), rel=0.1)
 
 
+def test_autocast_does_not_reuse_what_the_pass_without_gradients_cast():
+    """Its cache of lowered weights would hand the second pass weights that have no gradient."""
+    network = random_llada().network
+    options = {"step": 0, "seeds": SEEDS}
+    with torch.autocast("cpu", torch.bfloat16):
+        scope_loss(network, full(TOKENS), ALWAYS, **options)[0].backward()
+        assert torch.is_autocast_cache_enabled()
+    lost = [name for name, parameter in network.named_parameters() if parameter.grad is None]
+    assert lost == []
+
+
 def test_rows_treat_each_position_by_itself(model):
     index = torch.tensor([0, 1, 39, 40, 41, 159])
     with torch.no_grad():

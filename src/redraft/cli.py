@@ -17,6 +17,7 @@ from redraft.commands.demo import demo
 from redraft.commands.doctor import doctor
 from redraft.commands.generate import generate
 from redraft.commands.samplers import samplers
+from redraft.commands.train import train
 
 REFUSED = 2
 INTERRUPTED = 130  # as shells have it: 128 + SIGINT
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: long options whole, brackets kept
 )
-for command in (generate, samplers, doctor, demo):
+for command in (generate, train, samplers, doctor, demo):
     app.command()(command)
 
 

@@ -68,14 +68,21 @@ def vocabulary_of(model: Any) -> int:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode, and afterwards every module's own mode again, frozen parts included."""
+    """Evaluation mode, and afterwards every module's own mode again, frozen parts included.
+
+    Autocast's cache is off meanwhile: older torch would keep weights cast without a gradient for the pass that needs
+    one, which then trained nothing (pytorch issue 158232).
+    """
     network = network_of(model)
     training = [part for part in network.modules() if part.training] if isinstance(network, nn.Module) else []
+    caching = torch.is_autocast_cache_enabled()
     try:
+        torch.set_autocast_cache_enabled(False)
         for part in training:
             part.training = False
         yield
     finally:
+        torch.set_autocast_cache_enabled(caching)
         for part in training:
             part.training = True
 

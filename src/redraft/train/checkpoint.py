@@ -22,7 +22,7 @@ from torch import Tensor
 
 MANIFEST = "manifest.json"
 NAME = re.compile(r"step-(\d{6,})")
-Content = Mapping[str, "Mapping[str, Tensor] | dict[str, Any] | Callable[[Path], None]"]
+Content = Mapping[str, Any]  # by file name: see `write`
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Checkpoint:
 def write(folder: Path, content: Content, *, manifest: bool = True) -> None:
     """`folder` with these files and their manifest, or no folder at all.
 
-    A name ending in .safetensors takes tensors, one in .json an object; a function is given a path and writes itself.
+    A name ending in .safetensors takes tensors, one in .json an object, any other a text; a function is given the path.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}-{token_hex(4)}")
@@ -67,10 +67,23 @@ def write(folder: Path, content: Content, *, manifest: bool = True) -> None:
 def _write_file(path: Path, value: Any) -> None:
     if callable(value):
         value(path)
+    elif isinstance(value, str):
+        path.write_text(value, encoding="utf-8")
     elif path.suffix == ".json":
         path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     else:
         _save_tensors(dict(value), path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file of its own, whole or not there."""
+    draft = path.with_name(f".{path.name}-{token_hex(4)}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        flush(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:

@@ -8,7 +8,9 @@ same G, and nothing but (step, parameters, averages, place in the data, steering
 
 from __future__ import annotations
 
+import json
 import math
+import platform
 import resource
 import signal
 import sys
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +38,9 @@ from redraft.train.recipes import Recipe, Scope
 from redraft.train.scope import supervised
 from redraft.train.settings import Settings
 from redraft.train.steering import Steering, steer
-from redraft.train.watch import Log, Record
+from redraft.train.watch import Log, Record, curves, model_card
 
-CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
+CHECKPOINTS, LOG, PROTOCOL = "checkpoints", "log.jsonl", "protocol.json"
 WEIGHTS = "model.safetensors"
 
 
@@ -65,7 +68,6 @@ class Run:
         *,
         out: Path | None = None,
         accelerator: Any = None,
-        about: dict[str, Any] | None = None,
         report: Callable[[str], None] = lambda said: None,
     ) -> None:
         self.model, self.stream, self.recipe, self.settings, self.out = model, stream, recipe, settings, out
@@ -73,12 +75,13 @@ class Run:
         self.world, self.main = self.accelerator.num_processes, self.accelerator.is_main_process
         self.device = self.accelerator.device
         self.report = report if self.main else lambda said: None
-        self.about = about or {}
         self.dtype = model.dtype  # as it came: full training makes it float32
         self.low = model.dtype in (torch.bfloat16, torch.float16)
         self.step = 0  # optimiser steps done
         self.interrupted = False
-        self.steering = Steering(recipe.temperature) if isinstance(recipe, Scope) and recipe.error_rate is not None else None
+        self.steering = (
+            Steering(recipe.temperature) if isinstance(recipe, Scope) and recipe.error_rate is not None else None
+        )
         self.audit = self._prepare()
         self.log = Log(out / LOG if out and self.main else None)
         if out is not None:
@@ -128,13 +131,8 @@ class Run:
 
     def identity(self) -> dict[str, Any]:
         """What decides the result; a continuation must have the same."""
-        return {
-            "model": self.model.name,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "data": self.stream.source.name,
-            "recipe": repr(self.recipe),
-            **self.settings.record(self.world),
-        }
+        dtype = str(self.dtype).removeprefix("torch.")
+        return identity(self.model.name, self.stream.source.name, self.recipe, self.settings, self.world, dtype)
 
     # --- the loop ---
 
@@ -261,7 +259,9 @@ class Run:
         found = checkpoint.saved(self.out / CHECKPOINTS) if self.out is not None else []
         if not found:
             return "no state had been saved yet"
-        return f"the state after step {found[0].step} is kept in {found[0].folder}, and the same command goes on from it"
+        return (
+            f"the state after step {found[0].step} is kept in {found[0].folder}, and the same command goes on from it"
+        )
 
     def _resume(self, place: Path) -> None:
         found = checkpoint.newest(place, self.report)
@@ -312,22 +312,63 @@ class Run:
         self._cast_inputs(self.network, True)
         return replace(self.model, network=self.network.eval())
 
-    def write_result(self) -> Path | None:
-        """OUT/adapter, which plain PEFT opens, or OUT/model; every process must call it, the first one writes."""
+    def finish(self) -> Path | None:
+        """OUT/adapter, which plain PEFT opens (or OUT/model), curves, model card, and last the protocol.
+
+        Every process must call it, the first one writes.
+        """
         assert self.out is not None
+        assert self.step == self.settings.steps, "the run is not at its end"
         weights = self.trained.weights()
         if not self.main:
             return None
+        try:
+            return self._write(self.out, weights)
+        except OSError as refused:
+            raise Stopped(
+                f"cannot write the result in {self.out} ({refused.strerror or refused}); {self._kept()}"
+            ) from None
+
+    def _write(self, out: Path, weights: dict[str, torch.Tensor]) -> Path:
+        folder = out / ("adapter" if self.settings.lora is not None else "model")
+        records, protocol = self.log.records, self.protocol()
+        title = f"{self.model.name}: {self.recipe!r}"
+        drawn = curves(records, out / "curves.png", title=title)
+        card = model_card(protocol, records, picture=drawn)
         if self.settings.lora is not None:
-            checkpoint.write(self.out / "adapter", adapter_files(self.network, weights), manifest=False)
-            return self.out / "adapter"
-        folder = self.out / "model"
+            files = {**adapter_files(self.network, weights), "README.md": model_card(protocol, records, picture=False)}
+            checkpoint.write(folder, files, manifest=False)
+        else:
+            self._write_model(folder, weights)
+        checkpoint.write_text(out / "README.md", card)
+        checkpoint.write_text(out / PROTOCOL, json.dumps(protocol, indent=1) + "\n")
+        return folder
+
+    def _write_model(self, folder: Path, weights: dict[str, torch.Tensor]) -> None:
         if folder.exists():
             checkpoint.discard(folder)
         with torch.device("meta"):  # the trained one may be spread over processes
             network = type(innermost(self.network))(self.model.network.config)
         network.load_state_dict({name: tensor.to(self.dtype) for name, tensor in weights.items()}, assign=True)
-        return replace(self.model, network=network.eval()).save_pretrained(folder)
+        replace(self.model, network=network.eval()).save_pretrained(folder)
+
+    def protocol(self) -> dict[str, Any]:
+        """What makes the result comparable with another one."""
+        records = self.log.records
+        return {
+            "run": self.identity(), "steps": self.step, "processes": self.world, "versions": versions(),
+            "trainable": self.audit.trainable, "parameters": self.audit.total,
+            "modules": {target: len(names) for target, names in self.audit.matched.items()},
+            "tokens": sum(record["tokens"] for record in records), "data": self.stream.counts,
+            "epochs": self.stream.epoch, "seconds": sum(record["seconds"] for record in records),
+            "hardware": f"{self.world} x {hardware(self.device)}", "finished": datetime.now(UTC).isoformat("T", "seconds"),
+        }  # fmt: skip
+
+
+def identity(
+    model: str, data: str, recipe: Recipe, settings: Settings, world: int, dtype: str | None
+) -> dict[str, Any]:
+    return {"model": model, "dtype": dtype, "data": data, "recipe": repr(recipe), **settings.record(world)}
 
 
 def refuse_other(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
@@ -353,6 +394,12 @@ def _trimmed(batch: Batch) -> Batch:
     return Batch(
         batch.tokens[:, :width], batch.eligible[:, :width], None if bool(attend.all()) else attend, batch.indices
     )
+
+
+def hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {device.type}, {torch.get_num_threads()} threads"
 
 
 def memory(device: torch.device) -> int:

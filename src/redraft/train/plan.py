@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from redraft.models.adapters import Audit, adapt, audit
 from redraft.models.families import FAMILIES, family_of
-from redraft.models.folders import read_json, resolve
+from redraft.models.folders import HUB_NAME, read_json, resolve
 from redraft.models.rows import Rows
 from redraft.train.ask import evaluating, token_cross_entropy
 from redraft.train.batch import Batch
@@ -53,23 +54,26 @@ def shape_of(name: str) -> tuple[Any, torch.dtype]:
     if name in PUBLISHED:
         network: Any = FAMILIES[PUBLISHED[name]].network()
         return network.config_class(), torch.bfloat16
-    try:
-        folder = resolve_here(name)
-    except ValueError as unknown:
-        known = ", ".join(PUBLISHED)
-        raise ValueError(f"{unknown} A plan downloads nothing; known by name are {known}.") from None
+    folder = _folder(name)
     stated = read_json(folder / "config.json")
     network = family_of(stated, str(folder / "config.json")).network()
     dtype = getattr(torch, str(stated.get("dtype") or stated.get("torch_dtype") or "float32"), torch.float32)
     return network.config_class.from_dict(stated), dtype
 
 
-def resolve_here(name: str) -> Any:
-    import os
-    from unittest.mock import patch
+def _folder(name: str) -> Path:
+    """Where a model is on this machine: a plan downloads nothing."""
+    from huggingface_hub import try_to_load_from_cache
 
-    with patch.dict(os.environ, {"HF_HUB_OFFLINE": "1"}), patch("huggingface_hub.constants.HF_HUB_OFFLINE", True):
+    if not HUB_NAME.fullmatch(name) or Path(name).expanduser().is_dir():
         return resolve(name)
+    cached = try_to_load_from_cache(name, "config.json")
+    if not isinstance(cached, str):
+        raise ValueError(
+            f"a plan downloads nothing, and {name} is neither a folder here nor in the hub's cache; known by name are "
+            f"{', '.join(PUBLISHED)}"
+        )
+    return Path(cached).parent
 
 
 def layers_of(config: Any) -> int:
@@ -178,9 +182,7 @@ class Storages(TorchDispatchMode):
         return result
 
 
-def predict_memory(
-    config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, *, world: int = 1
-) -> Memory:
+def predict_memory(config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, *, world: int = 1) -> Memory:
     """The peak of one process's training, from two shallow networks of the same widths.
 
     Sharded: weights, gradients and averages are divided; what is gathered of them for a moment (a layer, and the
@@ -268,15 +270,14 @@ def _learning(tokens: Tensor, recipe: Recipe) -> Rows:
 # --- time ---
 
 
-def measure_rate(
-    config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, device: torch.device
-) -> float:
+def measure_rate(config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, device: torch.device) -> float:
     """Seconds of one micro-batch here: shallow networks of the same widths with random weights take a few of them."""
     depth = layers_of(config)
     depths = (1, 2) if depth > 2 else (depth,)
     length = settings.length if device.type == "cuda" or depth <= 2 else min(settings.length, 256)
     times = [
-        _timed(with_layers(config, layers), dtype, recipe, replace(settings, length=length), device) for layers in depths
+        _timed(with_layers(config, layers), dtype, recipe, replace(settings, length=length), device)
+        for layers in depths
     ]
     whole = times[0] if len(times) == 1 else times[0] + (times[1] - times[0]) * (depth - 1)
     return max(whole, times[0]) * settings.length / length

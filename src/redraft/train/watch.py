@@ -99,7 +99,9 @@ def curves(records: list[Record], path: Path, *, title: str) -> bool:
 
     def draw(axes: Any, key: str, colour: str, label: str = "") -> None:
         values = [record[key] for record in records]
-        axes.plot(steps, [math.nan if value is None else value for value in values], ".", ms=2, alpha=0.35, color=colour)
+        axes.plot(
+            steps, [math.nan if value is None else value for value in values], ".", ms=2, alpha=0.35, color=colour
+        )
         axes.plot(steps, smooth(values), color=colour, label=label)
 
     draw(losses, "loss", "tab:blue", "all")
@@ -155,7 +157,9 @@ def model_card(protocol: dict[str, Any], records: list[Record], *, picture: bool
         f"A {kind} for {run['model']}, made with `redraft train` {protocol['versions']['redraft']}.",
         "",
         "```sh",
-        f"redraft generate --model {run['model']} --adapter adapter ..." if lora else "redraft generate --model model ...",
+        f"redraft generate --model {run['model']} --adapter adapter ..."
+        if lora
+        else "redraft generate --model model ...",
         "```",
         "",
         "## How it was made",
