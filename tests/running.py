@@ -30,16 +30,26 @@ class Input(io.TextIOWrapper):
         return self.typing
 
 
-def run(*arguments, stdin: str | bytes = b"", typing: bool = False) -> Run:
-    """`redraft` with these arguments, by way of `main`, off a terminal."""
+def run(*arguments, stdin: str | bytes = b"", typing: bool = False, reports: float = float("inf")) -> Run:
+    """`redraft` with these arguments, by way of `main`, off a terminal.
+
+    `reports`: after so many seconds progress is said. Never, unless asked for: how long a test takes is chance.
+    """
     from redraft.cli import main
+    from redraft.commands import console
 
     raw = stdin.encode() if isinstance(stdin, str) else stdin
     out, err, code = io.StringIO(), io.StringIO(), None
     argv = patch.object(sys, "argv", ["redraft", *map(str, arguments)])
     source = Input(io.BytesIO(raw), encoding="utf-8")
     source.typing = typing
-    with argv, patch.object(sys, "stdin", source), redirect_stdout(out), redirect_stderr(err):
+    with (
+        argv,
+        patch.object(console, "FIRST_LINE", reports),
+        patch.object(sys, "stdin", source),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             main()
         except SystemExit as ended:
@@ -48,9 +58,9 @@ def run(*arguments, stdin: str | bytes = b"", typing: bool = False) -> Run:
     return Run(code, out.getvalue(), err.getvalue())
 
 
-def ask(*arguments, stdin: str | bytes = b"") -> Run:
+def ask(*arguments, **options) -> Run:
     """`redraft generate`, which must succeed."""
-    done = run("generate", *arguments, stdin=stdin)
+    done = run("generate", *arguments, **options)
     assert done.code == 0, done.err
     return done
 

@@ -364,9 +364,8 @@ def test_killed_runs_go_on(tmp_path, uninterrupted, seed):
     assert path.read_bytes() == uninterrupted
 
 
-def test_progress_off_a_terminal_is_a_line_with_an_estimate(monkeypatch):
-    monkeypatch.setattr("redraft.commands.console.FIRST_LINE", 0.0)
-    done = ask(QUESTION, *SHORT)
+def test_progress_off_a_terminal_is_a_line_with_an_estimate():
+    done = ask(QUESTION, *SHORT, reports=0.0)
     assert re.fullmatch(r"steps: 1 of 12, about \d+ s left\n", done.err)
 
 

@@ -272,6 +272,14 @@ def test_each_round_sees_the_commits_before_it():
     assert torch.equal(commit(hidden, Chaos(), rounds=1).tokens, commit(hidden, Chaos()).tokens)
 
 
+def test_each_round_draws_anew():
+    """A model that hears nothing commits the same positions in any number of rounds; only the first draws agree."""
+    one, two = (commit(denoiser=Chaos(deaf=True), rounds=rounds) for rounds in (1, 2))
+    assert torch.equal(one.committed, two.committed)
+    same = (one.tokens == two.tokens)[one.committed].double().mean()
+    assert 0.4 < float(same) < 0.9
+
+
 def test_rounds_without_commits_cost_nothing_unless_in_lockstep():
     hidden = some_hidden([3] * 6)  # one commit each, in the last of five rounds
     for lockstep, calls in ((False, 1), (True, 5)):

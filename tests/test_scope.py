@@ -278,9 +278,11 @@ def test_the_self_prediction_is_in_evaluation_mode_and_modes_are_restored(llada)
     network.model.transformer.wte.eval()  # a part that its owner froze
     before = [part.training for part in network.modules()]
     modes = []
-    network.model.transformer.blocks[0].register_forward_hook(lambda part, *_: modes.append(part.training))
+    network.model.transformer.blocks[0].register_forward_hook(
+        lambda part, *_: modes.append((part.training, torch.is_grad_enabled()))
+    )
     loss_of(network, full(TOKENS), ALWAYS)
-    assert modes == [False, True]
+    assert modes == [(False, False), (True, True)]
     assert [part.training for part in network.modules()] == before
     with pytest.raises(RuntimeError, match="boom"), evaluating(network):
         raise RuntimeError("boom")

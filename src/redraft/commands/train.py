@@ -124,8 +124,8 @@ def train(
     if data is None:
         raise ValueError("there is nothing to learn from: give --data, as --data texts.jsonl")
     check_tracker(report_to)
-    columns = {"text_column": text_column, "prompt_column": prompt_column, "response_column": response_column}
-    stream = Stream(open_source(data, **columns), shuffle=shuffle, pad_loss=pads(pad_loss), chat=chat)
+    source = open_source(data, text_column=text_column, prompt_column=prompt_column, response_column=response_column)
+    stream = Stream(source, shuffle=shuffle, pad_loss=pads(pad_loss), chat=chat)
     if preview:
         return show_preview(asked, stream)
     if out_folder is None:
@@ -270,6 +270,10 @@ def describe(run: Run) -> None:
     )
 
 
+def count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("es" if number > 1 else "")
+
+
 def prepare_folder(folder: Path, *, overwrite: bool) -> bool:
     """Whether a run is in it already. A folder with other things in it is not written to."""
     if folder.is_file():
@@ -379,10 +383,13 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     for target, names in plan.audit.matched.items():
         table.add_row("", f"{target}: {len(names)} modules")
     table.add_row("recipe", plain(repr(asked.recipe)))
-    table.add_row("steps", f"{plan.steps} of {plan.rows} examples of {settings.length} tokens on {world} process(es)")
+    table.add_row(
+        "steps", f"{plan.steps} of {plan.rows} examples of {settings.length} tokens, on {count(world, 'process')}"
+    )
     table.add_row("tokens", f"{plan.tokens:,}")
-    parts = f"weights {gib(memory.weights)}, gradients {gib(memory.gradients)}, AdamW {gib(memory.averages)}"
-    table.add_row("peak memory", f"[bold]{gib(memory.peak)}[/] a process ({parts}, the rest {gib(memory.activations)})")
+    table.add_row("peak memory", f"[bold]{gib(memory.peak)}[/] a process")
+    table.add_row("", f"weights {gib(memory.weights)}, gradients {gib(memory.gradients)}")
+    table.add_row("", f"AdamW {gib(memory.averages)}, activations and logits {gib(memory.activations)}")
     if measure:
         seconds = planning.measure_rate(config, dtype, asked.recipe, settings, torch.device(where))
         whole = seconds * settings.accumulate * settings.steps

@@ -5,7 +5,7 @@ from redraft.decoding.clock import SCHEDULES, Clock, Schedule
 from redraft.decoding.noise import derive
 from redraft.decoding.notation import Registry, spell
 from redraft.decoding.reading import Prediction, Reading, predict
-from redraft.decoding.sampler import SAMPLERS, Sampler, Stage, equal_blocks, register, top
+from redraft.decoding.sampler import SAMPLERS, Sampler, Stage, candidates, equal_blocks, register, sure, top
 from redraft.decoding.trajectory import Event, Recorder, Trajectory
 from redraft.decoding.walk import Denoise, Denoiser, Step, uniform, walk
 
@@ -27,11 +27,13 @@ __all__ = [
     "Stage",
     "Step",
     "Trajectory",
+    "candidates",
     "derive",
     "equal_blocks",
     "predict",
     "register",
     "spell",
+    "sure",
     "top",
     "uniform",
     "walk",

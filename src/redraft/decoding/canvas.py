@@ -78,12 +78,18 @@ class Canvas:
         given[:, : self.start] = True
         return given if self.pinned is None else given | self.pinned
 
-    def window(self, start: int, stop: int) -> Block:
-        tokens = self.tokens[:, start:stop]
+    def window(self, start: int, stop: int, first: int | None = None) -> Block:
+        """Columns `start` to `stop`; with `first`, what stands between it and `start` as well, padding never active."""
+        first = start if first is None else first
+        tokens, lead = self.tokens[:, first:stop], max(0, self.start - first)
         active = torch.ones_like(tokens, dtype=torch.bool)
         if self.pinned is not None:
-            active = ~self.pinned[:, start:stop]
-        return Block(tokens, active, self.mask_id, self.seeds)
+            active = ~self.pinned[:, first:stop]
+        if lead:  # a mask in the prompt is part of the prompt, not a hole to be filled
+            there = tokens[:, :lead] != self.mask_id
+            there = there if self.attend is None else there & self.attend[:, first : self.start]
+            active = torch.cat([active[:, :lead] & there, active[:, lead:]], dim=-1)
+        return Block(tokens, active, self.mask_id, self.seeds, own=start - first, lead=lead)
 
     def place(self, block: Block, start: int) -> Canvas:
         tokens = self.tokens.clone()
@@ -105,6 +111,8 @@ class Block:
     mask_id: int
     seeds: Int[Tensor, " b"]
     memory: Memory = None
+    own: int = 0  # the stage's own columns begin here; before them, in a wider window, what it may revise as well
+    lead: int = 0  # so many columns are the prompt's, only in windows of reach "canvas"
 
     @property
     def masked(self) -> Bool[Tensor, "b w"]:

@@ -44,12 +44,12 @@ class Clock:
         return self.step >= self.steps
 
     def quota(self, block: Block, schedule: Schedule = "floor") -> Int[Tensor, "b 1"]:
-        """How many of the block's active positions are visible after this step."""
-        return SCHEDULES[schedule](block.active.sum(-1, keepdim=True), self.step, self.steps)
+        """How many of the block's own active positions are visible after this step."""
+        return SCHEDULES[schedule](block.active[:, block.own :].sum(-1, keepdim=True), self.step, self.steps)
 
     def increment(self, block: Block, schedule: Schedule = "floor") -> Int[Tensor, "b 1"]:
         """How many more that is than after the step before."""
-        count = block.active.sum(-1, keepdim=True)
+        count = block.active[:, block.own :].sum(-1, keepdim=True)
         cumulative = SCHEDULES[schedule]
         return cumulative(count, self.step, self.steps) - cumulative(count, self.step - 1, self.steps)
 

@@ -34,14 +34,19 @@ def derive(seed: int, index: int) -> int:
     return (z ^ (z >> 31)) >> 2
 
 
-def counter_uniform(seeds: Int[Tensor, " b"], counters: tuple[int | Tensor, ...], size: tuple[int, ...]) -> Tensor:
-    """Uniforms strictly inside (0, 1), float32, shape [b, *size]; `counters` are integers, or [b] tensors of them."""
+def counter_uniform(
+    seeds: Int[Tensor, " b"], counters: tuple[int | Tensor, ...], size: tuple[int, ...], first: int = 0
+) -> Tensor:
+    """Uniforms strictly inside (0, 1), float32, shape [b, *size]; `counters` are integers, or [b] tensors of them.
+
+    The numbers are those from index `first` on, which may be negative, of one endless sequence.
+    """
     low, high = _mix(seeds & _LOW), _mix((seeds >> 32) & _LOW ^ _HIGH)
     for counter in counters:
         low = _mix((low + counter) & _LOW)
         high = _mix(high ^ low)
     count = int(torch.Size(size).numel())
-    index = torch.arange(count, device=seeds.device)
+    index = torch.arange(first, first + count, device=seeds.device) & _LOW
     bits = _mix(_mix(index ^ low[:, None]) ^ high[:, None])
     # The smallest value is 2^-33 and exact; rounding to float32 could reach 1.0, hence the clamp.
     unit = ((bits.double() if bits.device.type != "mps" else bits.float()) + 0.5) * 2.0**-32

@@ -23,6 +23,7 @@ EosPolicy = Literal[
 ]
 Overflow = Literal["strict", "fill"]
 Precision = Literal["float32", "float64", "bfloat16"]
+Nucleus = Literal["reach", "within"]
 Noise = Callable[[str, tuple[int, ...]], Tensor]  # (stream, size) -> uniforms [b, *size]
 
 
@@ -44,6 +45,9 @@ class Reading:
     `overflow`, where `confidence` leaves fewer candidates than the schedule keeps:
       strict            keep fewer
       fill              end tokens get the lowest finite score, so that they fill the quota, lowest position first
+    `top_p` below 1 leaves each position its most probable tokens, renormalised, for choice and confidence alike, at the
+    temperature of the choice; `nucleus` says which: the fewest whose mass is more than top_p (reach), or the most
+    whose mass is at most top_p, and always one (within, ReMDM's code).
     """
 
     temperature: float = 0.0
@@ -54,6 +58,9 @@ class Reading:
     dtype: Precision = "float32"  # of the ranking; at least the logits' own, but bfloat16 rounds on purpose (parity)
     eos_ids: tuple[int, ...] = ()  # end-of-text first, then end-of-turn
     forbid_mask: bool = True  # the mask may not be predicted; False only for parity with code that allows it
+    top_p: float = 1.0
+    nucleus: Nucleus = "reach"
+    eos_penalty: float = 1.0  # end-of-text's logit is divided by it, a negative one too (Tolerator's code)
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -64,6 +71,10 @@ class Reading:
             raise ValueError(f"temperature is 0 or more, not {self.temperature}")
         if not 0 <= self.guidance < float("inf"):
             raise ValueError(f"guidance is 0 or more, not {self.guidance}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is more than 0 and at most 1, not {self.top_p}")
+        if not 0 < self.eos_penalty < float("inf"):
+            raise ValueError(f"eos_penalty is more than 0, not {self.eos_penalty}")
 
     @property
     def eot_ids(self) -> tuple[int, ...]:
@@ -71,7 +82,7 @@ class Reading:
 
 
 _CHOICES = {"rank": get_args(Rank), "eos": get_args(EosPolicy), "overflow": get_args(Overflow)}
-_CHOICES["dtype"] = get_args(Precision)
+_CHOICES |= {"dtype": get_args(Precision), "nucleus": get_args(Nucleus)}
 assert set(_CHOICES) <= {field.name for field in fields(Reading)}
 
 
@@ -106,6 +117,8 @@ def predict(
     logits = logits.to(_arithmetic(reading, logits.dtype), copy=True)  # ours now, so that bans may be written in place
     if reading.forbid_mask:
         logits[..., mask_id] = -torch.inf
+    for token in reading.eos_ids[:1]:
+        logits[..., token] /= reading.eos_penalty
     for token in reading.eos_ids:
         of_text = reading.eos in ("llada_logits", "llada_both") and token not in reading.eot_ids
         if reading.eos == "logit_all" or of_text:
@@ -113,6 +126,8 @@ def predict(
         elif reading.eos == "logit_nonfinal":
             logits[..., token] = torch.where(final, logits[..., token], -torch.inf)
 
+    if reading.top_p < 1:
+        logits = logits.masked_fill(~_nucleus(logits / (reading.temperature or 1), reading), -torch.inf)
     noised = logits
     if reading.temperature > 0:
         noised = logits + reading.temperature * gumbel(noise("gumbel", tuple(logits.shape[1:])))
@@ -137,6 +152,17 @@ def predict(
         return torch.where(vetoed(ids), floor, scores(ids).clamp(lowest, -lowest))
 
     return Prediction(tokens, score_of(tokens), vetoed(tokens), logits, score_of)
+
+
+def _nucleus(logits: Float[Tensor, "b w v"], reading: Reading) -> Bool[Tensor, "b w v"]:
+    """The most probable tokens that `top_p` leaves."""
+    p, order = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)
+    mass = p.cumsum(-1)
+    kept = mass <= reading.top_p
+    if reading.nucleus == "reach":
+        kept = kept.roll(1, dims=-1)  # a token stays unless those before it are already more than enough
+    kept[..., 0] = True
+    return torch.zeros_like(kept).scatter(-1, order, kept)
 
 
 def is_any(ids: Tensor, among: tuple[int, ...]) -> Tensor:

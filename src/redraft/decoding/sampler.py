@@ -15,7 +15,7 @@ from torch import Tensor
 from redraft.decoding.canvas import Block
 from redraft.decoding.clock import Clock
 from redraft.decoding.notation import Registry, check_options, spell
-from redraft.decoding.reading import EosPolicy
+from redraft.decoding.reading import EosPolicy, Prediction
 from redraft.shapes import Bool, Float, Int
 
 if TYPE_CHECKING:
@@ -25,13 +25,17 @@ Reach = Literal["block", "response", "canvas"]
 
 
 class Stage(NamedTuple):
-    """A rule applied for `steps` steps to response columns `start` to `stop`; a sampler's plan is a list of these."""
+    """A rule applied for `steps` steps to response columns `start` to `stop`; a sampler's plan is a list of these.
+
+    `window` widens what it sees and may write to the left: to the response's or the canvas's first column.
+    """
 
     rule: Sampler
     start: int
     stop: int
     steps: int
     reading: Mapping[str, Any] = {}  # fields of the `Reading` that this stage has otherwise: {"temperature": 0.5}
+    window: Reach = "block"
 
 
 class Sampler:
@@ -42,6 +46,7 @@ class Sampler:
     # t2m demotes; a property where they depend on the options
     reach: ClassVar[Reach] = "block"  # what it may write
     eos: ClassVar[EosPolicy] = "confidence"  # the policy it is meant to run with; adaptive samplers say "none"
+    experimental: ClassVar[bool] = False  # a port to plain masked models that its authors did not make
     citation: ClassVar[str] = ""
     provenance: ClassVar[str] = ""  # paper, repository or inferred, and what was inferred
 
@@ -65,8 +70,9 @@ class Sampler:
         return equal_blocks(self, length, steps, block)
 
     def begin(self, block: Block) -> Block:
-        """The block as the first step of a stage finds it; the place to set up memory."""
-        return block
+        """The block as the first step of a stage finds it; the place to set up memory, or to take over `block.memory`,
+        which is what the stage before remembered at its end."""
+        return block.remember(None)
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         raise NotImplementedError
@@ -121,3 +127,23 @@ def top(scores: Float[Tensor, "b w"], k: int | Int[Tensor, "b 1"], among: Bool[T
     order = scores.argsort(dim=-1, descending=True, stable=True)
     rank = order.argsort(dim=-1)  # the inverse permutation
     return (rank < k) & (scores > -torch.inf)
+
+
+def candidates(pred: Prediction, block: Block) -> Bool[Tensor, "b w"]:
+    """The masks that an adaptive sampler may fill: those whose candidate is not vetoed, or all, if a row has no others.
+
+    A schedule ends with a last step, which accepts end tokens; a sampler that goes on until all is full would wait for
+    them for ever.
+    """
+    free = block.masked & ~pred.vetoed
+    return torch.where(free.any(-1, keepdim=True), free, block.masked)
+
+
+def sure(pred: Prediction, block: Block, bar: float, *, reached: bool = False) -> Bool[Tensor, "b w"]:
+    """The candidates of probability above `bar` (`reached`: or equal to it); where there are none, the surest one, so
+    that every step makes progress."""
+    free, log_p = candidates(pred, block), pred.probability(pred.tokens)
+    above = free & (log_p.exp() >= bar if reached else log_p.exp() > bar)
+    score = torch.where(pred.vetoed, log_p, pred.confidence)  # those vetoed are only ever compared with one another
+    best = top(score.clamp_min(torch.finfo(score.dtype).min), 1, among=free)
+    return torch.where(above.any(-1, keepdim=True), above, best)

@@ -161,11 +161,11 @@ class Recorder:
         confidence = np.full(tokens.shape, np.nan, dtype=np.float32)
         candidates = np.full(tokens.shape, canvas.mask_id, dtype=np.int32)
         rows = step.rows.cpu().numpy()
-        start = step.start - canvas.start
-        window = slice(start, start + step.before.tokens.shape[1])
+        start, lead = step.start - canvas.start, step.before.lead
+        window = slice(start + lead, start + step.before.tokens.shape[1])
         if step.predictions:
-            confidence[rows, window] = step.predictions[0].confidence.float().cpu().numpy()
-            candidates[rows, window] = _int32(step.predictions[0].tokens)
+            confidence[rows, window] = step.predictions[0].confidence[:, lead:].float().cpu().numpy()
+            candidates[rows, window] = _int32(step.predictions[0].tokens[:, lead:])
         calls = np.zeros(len(tokens), dtype=np.int32)
         processed = np.zeros(len(tokens), dtype=np.int64)
         calls[rows], processed[rows] = step.calls, step.processed.cpu().numpy()

@@ -5,6 +5,7 @@ Terminal, viewer, server and diagnostics all read the same `Step`s; a walk can g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, Protocol, cast, runtime_checkable
@@ -12,7 +13,7 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor
 
-from redraft.decoding.canvas import Block, Canvas
+from redraft.decoding.canvas import Block, Canvas, Memory
 from redraft.decoding.clock import Clock
 from redraft.decoding.noise import counter_uniform, stream_number
 from redraft.decoding.reading import Prediction, Reading, predict
@@ -92,25 +93,27 @@ def walk(
     if after is not None:
         canvas, first = after.canvas, after.stage
     plan = sampler.stages(canvas.length, steps, block)
+    memory: Memory = None
     for number in range(first, len(plan)):
         stage = plan[number]
-        start = canvas.start + stage.start
+        own = canvas.start + stage.start
+        start = {"block": own, "response": canvas.start, "canvas": 0}[stage.window]
         if after is not None and number == after.stage:
             now, taken = after.after, int(after.clock.step.max())
         else:
-            now, taken = stage.rule.begin(canvas.window(start, canvas.start + stage.stop)), 0
+            now, taken = stage.rule.begin(canvas.window(own, canvas.start + stage.stop, start).remember(memory)), 0
         for tick in range(taken + 1, stage.steps + 1):
             live = _unfinished(stage.rule, now, canvas)
             if len(live) == 0:
                 break
             clock = Clock.at(tick, stage.steps, number, len(now.tokens), now.tokens.device)
-            step = _take(denoiser, canvas, stage, now, clock, live, reading, last=tick == stage.steps)
+            step = _take(denoiser, canvas, stage, start, now, clock, live, reading, last=tick == stage.steps)
             now = step.after
             yield step
             spent += step.calls
             if max_calls is not None and spent >= max_calls:
                 return
-        canvas = canvas.place(now, start)
+        canvas, memory = canvas.place(now, start), now.memory
 
 
 def _unfinished(rule: Sampler, block: Block, canvas: Canvas) -> Int[Tensor, " r"]:
@@ -118,7 +121,7 @@ def _unfinished(rule: Sampler, block: Block, canvas: Canvas) -> Int[Tensor, " r"
     done = rule.done(block)
     if done is None and canvas.pinned is None:
         return torch.arange(len(block.tokens), device=block.tokens.device)
-    idle = ~block.active.any(-1)
+    idle = ~block.active[:, block.own :].any(-1)
     return (~(idle if done is None else idle | done)).nonzero().squeeze(-1)
 
 
@@ -126,6 +129,7 @@ def _take(
     denoiser: Denoiser,
     canvas: Canvas,
     stage: Stage,
+    start: int,
     now: Block,
     clock: Clock,
     live: Int[Tensor, " r"],
@@ -134,7 +138,6 @@ def _take(
 ) -> Step:
     whole = len(live) == len(now.tokens)
     block, seen, ticks = (now, canvas, clock) if whole else (now.rows(live), canvas.rows(live), clock.rows(live))
-    start = canvas.start + stage.start
     denoise = Denoise(denoiser, seen, block, ticks, start, replace(reading, **stage.reading))
     stepped = stage.rule.step(denoise, block, ticks)
     if last:
@@ -167,19 +170,20 @@ class Denoise:
         reach = slice(None, self.columns.stop if prefix else None)
         attend, positions = (None if whole is None else whole[:, reach] for whole in (canvas.attend, canvas.positions))
         context = {"attend": attend, "positions": positions, "columns": self.columns, "soft": soft}
-        logits = self.look(canvas.tokens[:, reach], **context)
-        if self.reading.guidance > 0:  # LLaDA's unsupervised guidance: what the prompt adds, exaggerated
-            hidden = torch.where(canvas.given, canvas.mask_id, canvas.tokens)
-            blind = self.look(hidden[:, reach], **context)
-            logits = blind + (self.reading.guidance + 1) * (logits - blind)
+        return self.read(self.look(canvas.tokens[:, reach], given=canvas.given[:, reach], **context))
+
+    def read(self, logits: Float[Tensor, "b w v"], *, aside: bool = False) -> Prediction:
+        """Logits of the window as a `Prediction`, kept for the record unless it is an `aside` (a shadow's, say)."""
         call = len(self.predictions)
 
         def noise(stream: str, size: tuple[int, ...]) -> Tensor:
             return uniform(self.block, self.clock, f"{stream}.{call}", size)
 
         final, mask_id = self.clock.final, self.block.mask_id
-        self.predictions.append(predict(logits, self.reading, mask_id=mask_id, final=final, noise=noise))
-        return self.predictions[-1]
+        prediction = predict(logits, self.reading, mask_id=mask_id, final=final, noise=noise)
+        if not aside:
+            self.predictions.append(prediction)
+        return prediction
 
     @torch.no_grad()
     def look(
@@ -190,8 +194,17 @@ class Denoise:
         positions: Int[Tensor, "b m"] | None = None,
         columns: slice = slice(None),
         soft: Soft | None = None,
+        given: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b c v"]:
-        """Raw logits of any sequence under any attention: for shadow blocks and auxiliary passes. Metered too."""
+        """Logits of any sequence under any attention: for shadow blocks and auxiliary passes. Metered too.
+
+        Raw, unless it is said what guidance is to hide: `given`.
+        """
+        if given is not None and self.reading.guidance > 0:  # LLaDA's guidance: what the prompt adds, exaggerated
+            context = {"attend": attend, "positions": positions, "columns": columns, "soft": soft}
+            clear = self.look(tokens, **context)
+            blind = self.look(torch.where(given, self.block.mask_id, tokens), **context)
+            return blind + (self.reading.guidance + 1) * (clear - blind)
         self.calls += 1
         if attend is None:
             self.processed = self.processed + tokens.shape[1]
@@ -204,6 +217,12 @@ class Denoise:
 
 
 def uniform(block: Block, clock: Clock, stream: str, size: tuple[int, ...] | None = None) -> Float[Tensor, "b ..."]:
-    """Noise from (row seed, stage, step, stream): a row alone draws what it draws in any batch. Size: the window's."""
-    size = tuple(block.tokens.shape[1:]) if size is None else size
-    return counter_uniform(block.seeds, (clock.stage, clock.step.squeeze(-1), stream_number(stream)), size)
+    """Noise from (row seed, stage, step, stream): a row alone draws what it draws in any batch. Size: the window's.
+
+    A window's noise is counted from the response's first column, so that a longer prompt beside it changes nothing.
+    """
+    width = block.tokens.shape[1]
+    size = (width,) if size is None else size
+    before = block.lead * math.prod(size[1:]) if size[:1] == (width,) else 0
+    counters = (clock.stage, clock.step.squeeze(-1), stream_number(stream))
+    return counter_uniform(block.seeds, counters, size, first=-before)

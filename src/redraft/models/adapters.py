@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,8 @@ def adapt(network: Any, lora: Lora, *, seed: int = 0, base: str | None = None) -
         exclude_modules=alike or None,
         # No task type: CAUSAL_LM would ask the network for left-to-right generation.
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers for something by its old name
         torch.manual_seed(seed)
         wrapped = get_peft_model(network, config)
     if base is not None:

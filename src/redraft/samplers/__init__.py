@@ -2,7 +2,15 @@
 
 from redraft.decoding import SAMPLERS, Sampler
 from redraft.samplers.d3im import D3IM
+from redraft.samplers.dream import Dream
+from redraft.samplers.factor import Factor
+from redraft.samplers.rcr import RCR
+from redraft.samplers.remdm import ReMDM
+from redraft.samplers.threshold import Threshold
+from redraft.samplers.tolerator import Tolerator
 from redraft.samplers.unmask import Unmask
+from redraft.samplers.wino import WINO
+from redraft.samplers.xdlm import XDLM
 
 # What people type who come from LLaDA's `remasking` argument, from the paper, or from other toolkits.
 for _other in ("low_confidence", "llada", "std", "standard"):
@@ -14,4 +22,4 @@ def parse(text: str) -> Sampler:
     return SAMPLERS.parse(text)
 
 
-__all__ = ["D3IM", "Unmask", "parse"]
+__all__ = ["D3IM", "RCR", "WINO", "XDLM", "Dream", "Factor", "ReMDM", "Threshold", "Tolerator", "Unmask", "parse"]

@@ -92,7 +92,7 @@ class Run:
     def _prepare(self) -> Audit:
         settings, network = self.settings, self.model.network
         if settings.gradient_checkpointing:
-            network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            parallel.checkpoint_blocks(network)
         network.requires_grad_(settings.lora is None)
         if settings.lora is None:
             if self.low:  # steps of 1e-4 are lost in bfloat16's 8 bits
@@ -124,7 +124,7 @@ class Run:
 
     @staticmethod
     def _cast_inputs(network: Any, on: bool) -> None:
-        """PEFT keeps three float32 copies of each layer's input beside a bfloat16 model. Under autocast none is needed."""
+        """Beside a bfloat16 model PEFT keeps three float32 copies of each layer's input; autocast needs none."""
         for module in network.modules():
             if hasattr(module, "lora_A"):
                 module.cast_input_dtype_enabled = on
@@ -361,7 +361,8 @@ class Run:
             "modules": {target: len(names) for target, names in self.audit.matched.items()},
             "tokens": sum(record["tokens"] for record in records), "data": self.stream.counts,
             "epochs": self.stream.epoch, "seconds": sum(record["seconds"] for record in records),
-            "hardware": f"{self.world} x {hardware(self.device)}", "finished": datetime.now(UTC).isoformat("T", "seconds"),
+            "hardware": f"{self.world} x {hardware(self.device)}",
+            "finished": datetime.now(UTC).isoformat("T", "seconds"),
         }  # fmt: skip
 
 
@@ -380,8 +381,8 @@ def refuse_other(before: dict[str, Any], now: dict[str, Any], out: Path) -> None
     ]
     if differing:
         raise ValueError(
-            f"{out} holds a run with other settings ({'; '.join(differing)}): repeat its command to go on with it, give "
-            "another --out, or --overwrite to start anew"
+            f"{out} holds a run with other settings ({'; '.join(differing)}): repeat its command to go on with it, "
+            "give another --out, or --overwrite to start anew"
         )
 
 

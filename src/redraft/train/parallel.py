@@ -40,7 +40,14 @@ def kind(accelerator: Any) -> str:
     return str(accelerator.distributed_type.value)
 
 
-def shard(network: nn.Module, accelerator: Any) -> nn.Module:
+def checkpoint_blocks(network: Any) -> None:
+    """Keep only what goes into each block, and compute the rest again in the backward pass."""
+    # transformers 5.17 has the second name only, later ones warn about it.
+    enable = getattr(network, "activation_checkpointing_enable", None) or network.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+
+
+def shard(network: nn.Module, accelerator: Any) -> Any:
     """Every block's parameters, and the rest, cut over all processes; gathered when they are needed."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

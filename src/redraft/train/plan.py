@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from redraft.models.rows import Rows
 from redraft.train.ask import evaluating, token_cross_entropy
 from redraft.train.batch import Batch
 from redraft.train.corrupt import HIGHEST, _sample
+from redraft.train.parallel import checkpoint_blocks
 from redraft.train.recipes import MDM, Recipe, Scope
 from redraft.train.settings import Settings
 
@@ -142,7 +143,7 @@ def _network(config: Any, dtype: torch.dtype) -> nn.Module:
 def _trainable(network: Any, settings: Settings) -> tuple[Any, Audit]:
     """As `loop.Run` makes it."""
     if settings.gradient_checkpointing:
-        network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        checkpoint_blocks(network)
     if settings.lora is not None:
         return adapt(network.requires_grad_(False), settings.lora)
     low = next(network.parameters()).dtype in (torch.bfloat16, torch.float16)
@@ -189,25 +190,28 @@ def predict_memory(config: Any, dtype: torch.dtype, recipe: Recipe, settings: Se
     embedding and the head) is counted as activations.
     """
     depth = layers_of(config)
-    few = [_few(config, dtype, recipe, settings, layers) for layers in (DEPTHS if depth > DEPTHS[1] else (depth,))]
-    whole = few[0] if len(few) == 1 else _extended(few[0], few[1], depth)
-    if not settings.shard or world == 1:
-        return whole
-    layer = (few[-1].weights - few[0].weights) // (DEPTHS[1] - DEPTHS[0]) if len(few) > 1 else 0
-    gathered = whole.weights - layer * (depth - 2)
-    parts = (part // world for part in (whole.weights, whole.gradients, whole.averages))
-    return Memory(*parts, whole.activations + gathered)
+    low, high = (_few(config, dtype, recipe, settings, layers) for layers in DEPTHS)
+    whole = _Step(*(a + (b - a) * (depth - DEPTHS[0]) for a, b in zip(low, high, strict=True)))
+    weights, gradients, averages = whole.weights, whole.gradients, whole.averages
+    activations = max(whole.guessing, whole.learning)
+    if settings.shard and world > 1:
+        layer = high.weights - low.weights
+        activations += weights - layer * (depth - 2)
+        weights, gradients, averages = weights // world, gradients // world, averages // world
+    return Memory(weights, gradients, averages, activations)
 
 
-def _extended(low: Memory, high: Memory, depth: int) -> Memory:
-    def straight(name: str) -> int:
-        a, b = getattr(low, name), getattr(high, name)
-        return a + (b - a) * (depth - DEPTHS[0]) // (DEPTHS[1] - DEPTHS[0])
+class _Step(NamedTuple):
+    """Bytes, each of which grows by the same amount with every layer. The larger of the last two need not."""
 
-    return Memory(*map(straight, ("weights", "gradients", "averages", "activations")))
+    weights: int
+    gradients: int
+    averages: int
+    guessing: int  # most of the pass without gradients, beyond the three above
+    learning: int  # most of the pass with gradients
 
 
-def _few(config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, layers: int) -> Memory:
+def _few(config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, layers: int) -> _Step:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with torch.device("meta"):
@@ -218,10 +222,10 @@ def _few(config: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, la
                 if one is not None:
                     fake = torch.empty(one.shape, dtype=one.dtype)
                     module._parameters[name] = nn.Parameter(fake, requires_grad=one.requires_grad)
-        return _step(network.train(), dtype, recipe, settings, layers)
+        return _step(network.train(), dtype, recipe, settings)
 
 
-def _step(network: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, layers: int) -> Memory:
+def _step(network: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings) -> _Step:
     """One optimiser step, later than the first: AdamW's averages are there."""
     low = dtype in (torch.bfloat16, torch.float16)
     for module in network.modules():
@@ -231,6 +235,7 @@ def _step(network: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, 
     trained = [one for one in parameters if one.requires_grad]
     tokens = torch.zeros(settings.batch, settings.length, dtype=torch.long)
     precision = partial(torch.autocast, "cpu", torch.bfloat16, enabled=low, cache_enabled=False)
+    guessing = learning = 0
     with Storages() as storages:
         for one in parameters:
             storages.hold(one)
@@ -239,15 +244,20 @@ def _step(network: Any, dtype: torch.dtype, recipe: Recipe, settings: Settings, 
         held = storages.now
         for _ in range(min(2, settings.accumulate)):  # from the second on, gradients are there beforehand
             if isinstance(recipe, Scope) and recipe.self_condition > 0:
+                storages.peak = storages.now
                 with torch.no_grad(), precision(), evaluating(network):
                     network(input_ids=tokens, rows=_guessing(tokens, recipe))
+                guessing = storages.peak
+            storages.peak = storages.now
             with precision():
                 (losses,) = network(input_ids=tokens, rows=_learning(tokens, recipe))
             losses.sum().backward()
             del losses
+            learning = storages.peak
         gradients = sum(one.grad.untyped_storage().nbytes() for one in trained if one.grad is not None)
         assert len(averages) == 2 * len(trained)
-    return Memory(weights, gradients, held - weights, storages.peak - held - gradients)
+    below = held + gradients
+    return _Step(weights, gradients, held - weights, guessing - below, learning - below)
 
 
 def _wanted(tokens: Tensor, share: float) -> Tensor:
@@ -262,7 +272,7 @@ def _guessing(tokens: Tensor, recipe: Scope) -> Rows:
 
 def _learning(tokens: Tensor, recipe: Recipe) -> Rows:
     """At the most positions that a row can have: memory must do for the worst batch, not for the average one."""
-    clamped = isinstance(recipe, Scope) and recipe.focus or isinstance(recipe, MDM) and recipe.weight == "none"
+    clamped = recipe.focus if isinstance(recipe, Scope) else isinstance(recipe, MDM) and recipe.weight == "none"
     index = _wanted(tokens, HIGHEST if clamped else 1.0)
     return Rows(index, token_cross_entropy, (torch.zeros_like(index),))
 

@@ -1,4 +1,4 @@
-"""How a run is trained, apart from the recipe, which says what is learned. Defaults are the paper's, or methods.md S11's."""
+"""How a run is trained; what is learned, the recipe says. Defaults: the paper's where it gives any (methods.md S11)."""
 
 from __future__ import annotations
 

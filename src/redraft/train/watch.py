@@ -140,7 +140,7 @@ def curves(records: list[Record], path: Path, *, title: str) -> bool:
 
 
 def model_card(protocol: dict[str, Any], records: list[Record], *, picture: bool) -> str:
-    """A README.md for the result: what it is, how it was made, and the record that makes a number out of it comparable."""
+    """A README.md for the result: what it is, how it was made, and the record that makes numbers comparable."""
     run = protocol["run"]
     lora = run["lora"]
     first, last = records[: max(1, len(records) // 10)], records[-max(1, len(records) // 10) :]
