@@ -109,6 +109,8 @@ def dtypes() -> Iterator[Finding]:
     """Which arithmetic works on the device that models go to, by doing some."""
     import torch
 
+    from redraft.models.devices import best_device
+
     device = best_device()
     exact = torch.arange(64 * 64, dtype=torch.float32).view(64, 64) % 7 - 3
     for name in ("float32", "bfloat16", "float64"):
@@ -122,17 +124,12 @@ def dtypes() -> Iterator[Finding]:
         yield Finding(name, right, f"works on {device}" if right else f"wrong products on {device}")
 
 
-def best_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-
-
 def determinism() -> Iterator[Finding]:
     """Decode a small random model: twice, and each row alone. Same seeds must give the same tokens."""
     import torch
 
     from redraft.decoding import Canvas, Reading, walk
+    from redraft.models.devices import best_device
     from redraft.models.standin import random_llada
     from redraft.samplers import parse
 

@@ -79,6 +79,7 @@ def generate(
     from redraft.decoding.reading import Precision
     from redraft.generation import Plan, batches, check_prompts
     from redraft.models import load
+    from redraft.models.devices import check_device
     from redraft.output import AnswerFile, check_writable
     from redraft.samplers import parse
 
@@ -138,18 +139,6 @@ def generate(
     finally:
         if saved:
             saved.close()
-
-
-def check_device(name: str | None) -> None:
-    """Refuse a device that this computer does not have, with those that it has."""
-    import torch
-
-    if name is None:
-        return
-    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    here += ["mps"] if torch.backends.mps.is_available() else []
-    if name not in here and not (name == "cuda" and "cuda:0" in here):
-        raise ValueError(f"--device {name}: there is no such device here; there is {', '.join(here)}")
 
 
 def is_out_of_memory(stopped: BaseException) -> bool:

@@ -16,6 +16,8 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 def resolve(name: str | Path, revision: str | None = None) -> Path:
     """The folder that holds `name`: "bundled" or "bundled-...", a folder, or "owner/name" on the Hugging Face hub."""
     text = str(name)
+    if revision is not None and not HUB_NAME.fullmatch(text):
+        raise ValueError(f"{text} is not on the hub, so it has no revision {revision!r}: leave the revision out.")
     if text == "bundled" or text.startswith("bundled-"):
         return _bundled(text)
     folder = Path(text).expanduser()

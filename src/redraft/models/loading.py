@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from redraft.models.adapters import attach
+from redraft.models.devices import best_device, check_device
 from redraft.models.families import FAMILIES, family_of
 from redraft.models.fingerprint import FILE as FINGERPRINT
 from redraft.models.fingerprint import check_fingerprint
@@ -40,6 +41,7 @@ def load(
     """
     if device is not None and device_map is not None:
         raise ValueError("Give device or device_map, not both.")
+    check_device(None if device is None else str(device))
     folder = resolve(name_or_path, revision)
     if (folder / "adapter_config.json").is_file():  # transformers would follow it to another model, on the hub
         raise ValueError(
@@ -110,5 +112,5 @@ def _dtype(dtype: str | torch.dtype) -> str | torch.dtype:
 def _placed(device: str | torch.device | None) -> dict[str, Any] | None:
     """Straight onto an accelerator, without a copy of all weights in main memory first."""
     if device is None:
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        device = best_device()
     return None if torch.device(device).type == "cpu" else {"": device}

@@ -1,0 +1,22 @@
+"""Where a model can go on this computer."""
+
+from __future__ import annotations
+
+import torch
+
+
+def devices() -> list[str]:
+    """All there are: cpu, cuda:0, cuda:1, ..., mps."""
+    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    return here + (["mps"] if torch.backends.mps.is_available() else [])
+
+
+def best_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def check_device(name: str | None) -> None:
+    """Refuse a device that this computer does not have, naming those that it has."""
+    here = devices()
+    if name is not None and name not in here and not (name == "cuda" and "cuda:0" in here):
+        raise ValueError(f"device {name}: there is no such device here; there is {', '.join(here)}")
