@@ -96,7 +96,7 @@ def test_every_sampler_is_imported_by_its_package(path):
 
 @pytest.mark.parametrize("path", SAMPLERS, ids=lambda path: path.stem)
 def test_a_sampler_file_is_small(path):
-    assert len(path.read_text().splitlines()) <= 80
+    assert len(path.read_text().splitlines()) <= 90
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,12 @@ VARIANTS = {
         "remdm(kind=loop, style=ancestral, eta=0.2)",
     ],
     "tolerator": ["tolerator(rounds=0)", "tolerator(decay=exponential, update_rate=0.5, lock=2)"],
-    "wino": ["wino(verify=False)", "wino(th=0.3, th_back=0.5)", "wino(block=4)"],
+    "wino": ["wino(verify=False)", "wino(th=0.3, th_back=0.5)"],
     "xdlm": ["xdlm(k1=0)", "xdlm(k1=0.5)", "xdlm(k1=0.5, region=canvas)"],
+    "threshold": ["threshold(th=0.5)"],
+    "factor": ["factor(factor=2.0)"],
+    "dream": ["dream(alg=origin)", "dream(alg=topk_margin, alg_temp=0.5)"],
+    "proseco": ["proseco(s=0)", "proseco(s=2, n=1)", "proseco(region=window)"],
 }
 NOTATIONS = [notation for name in SAMPLERS for notation in (name, *VARIANTS.get(name, ()))]
 

@@ -374,6 +374,19 @@ def test_gradients_are_on_the_adapter_only_and_the_guesses_are_the_adapters_own(
     assert not torch.equal(adapted.tokens, make_draft(llada, full(TOKENS), ALWAYS, **options).tokens)
 
 
+@pytest.mark.parametrize(("targets", "count"), [("paper", 50_331_648), ("qkvo", 67_108_864)])
+def test_the_papers_adapter_on_the_8b_has_its_count(targets, count):
+    from redraft.models.adapters import Lora, adapt
+    from redraft.models.llada.configuration import LLaDAConfig
+    from redraft.models.llada.modeling import LLaDAForMaskedLM
+
+    with torch.device("meta"):
+        network, counted = adapt(LLaDAForMaskedLM(LLaDAConfig()), Lora(targets=targets))
+    trained = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
+    assert all("lora_" in name for name in trained)
+    assert sum(trained.values()) == counted.trainable == count
+
+
 def test_ddp_takes_part(llada, tmp_path):
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel

@@ -1,6 +1,8 @@
 """Training the small model: it learns, the same every time, on what it is said to be trained on."""
 
 import math
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ import torch
 from redraft.evals import sums
 from redraft.generation import generate
 from redraft.models import load
-from redraft.train.small import BATCH, examples, train, untrained
+from redraft.train.small import BATCH, examples, post_train, train, untrained
 from running import QUESTION
 
 
@@ -42,6 +44,24 @@ def test_training_is_repeatable(thirty):
     for one, other in zip(model.network.parameters(), again.network.parameters(), strict=True):
         assert torch.equal(one, other)
     assert trained(2, seed=1)[1] != trained(2)[1]
+
+
+def test_post_training_teaches_it_about_its_own_guesses(thirty):
+    """Cross-entropy of the truth where wrong tokens stand visible: what SCOPE is for."""
+    model = replace(thirty[0], network=deepcopy(thirty[0].network))
+    prompt, answer = examples(model, seed=9, step=0)
+    wrong = answer.clone()
+    wrong[:, 4::6] = model.encode("1")[0]  # every sum is claimed to be 1
+
+    def loss() -> float:
+        logits = model(torch.cat([prompt, wrong], dim=1), columns=slice(prompt.shape[1], None))
+        return torch.nn.functional.cross_entropy(logits[:, 4::6].flatten(0, 1), answer[:, 4::6].flatten()).item()
+
+    before = loss()
+    losses = [progress.loss for progress in post_train(model, steps=40)]
+    assert len(losses) == 40
+    assert loss() < before - 0.1
+    assert not model.network.training
 
 
 def test_examples_are_training_problems_answered_to_the_end():

@@ -1,8 +1,11 @@
-"""`redraft demo`: a small model trained on the spot, then watched as it freezes its mistakes or takes them back."""
+"""`redraft demo`: the paper's idea on a small model trained on the spot. To revise, it must learn to judge itself."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,50 +16,68 @@ if TYPE_CHECKING:
     from redraft.decoding import Trajectory
     from redraft.evals.sums import Problem
     from redraft.models import Model
+    from redraft.train.small import Progress
 
-WATCHED = "d3im(t2t=False)"
-COMPARED = ("unmask", "d3im(t2t=False)", "d3im(t2m=False)", "d3im")
-TRAINING_STEPS = 900
+SAMPLERS = ("unmask", "d3im")
+WATCHED = "d3im"
 TOKENS_A_STEP = 2
 SEED = 0
-PAUSE = 0.6  # seconds between two drawings
+PAUSE = 0.5  # seconds between two drawings
 
 
 def demo(
-    steps: Annotated[int, typer.Option(min=1, max=100_000, help="Training steps: fewer make a worse model sooner.")] = (
-        TRAINING_STEPS
-    ),
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="Training steps: fewer make a worse model.  [default: 900]")
+    ] = None,
     problems: Annotated[int, typer.Option(min=1, max=10_000, help="Problems in the table.")] = 200,
 ) -> None:
-    """Train a small model on the spot, watch it change its mind, compare samplers. No GPU, no download."""
+    """Train a small model on the spot, watch it learn to change its mind. No GPU, no download, about two minutes."""
     from redraft.evals import sums
 
     out.print("[bold]1.[/] A masked diffusion model learns to add up, from nothing, on this computer.")
-    model = _train(steps)
+    base = _train(steps)
     tests = [sums.problem(SEED, index, test=True) for index in range(problems)]
 
-    out.print("\n[bold]2.[/] It answers a problem. Every position is predicted at every step, the surest")
-    out.print("   are kept, and a token that the model no longer stands by is masked again.\n")
-    _watch(model, _eventful(model, tests[:50]))
+    out.print("\n[bold]2.[/] SCOPE shows a copy of it its own mistakes, and what should have stood there.")
+    scope = _post_train(base, steps)
 
-    out.print(f"\n[bold]3.[/] {problems} problems it has never seen, {TOKENS_A_STEP} tokens a step, four samplers.\n")
-    _compare(model, tests)
+    shown = _telling(base, scope, tests[:50])
+    out.print("\n[bold]3.[/] Both answer a problem with D3IM: at every step all positions are predicted anew,")
+    out.print("   the surest are kept, and the rest is masked again, whatever stood there.\n")
+    _watch(base, shown, "trained on masks alone")
+    _watch(scope, shown, "after SCOPE")
+
+    out.print(f"[bold]4.[/] {problems} problems that neither has seen, {TOKENS_A_STEP} tokens a step.\n")
+    _compare({"masks alone": base, "after SCOPE": scope}, tests)
     out.print(EXPLAINED)
 
 
-def _train(steps: int) -> Model:
+def _train(steps: int | None) -> Model:
     with loading("torch and transformers"):
-        from redraft.train.small import train, untrained
+        from redraft.train.small import STEPS, train, untrained
 
         model = untrained(SEED)
+    parameters = sum(one.numel() for one in model.network.parameters())
+    out.print(f"   {parameters:,} parameters, {_run(train(model, steps=steps or STEPS, seed=SEED), steps or STEPS)}")
+    return model
+
+
+def _post_train(base: Model, steps: int | None) -> Model:
+    from redraft.train.small import POST_RECIPE, POST_STEPS, post_train
+
+    model = replace(base, network=deepcopy(base.network))
+    steps = min(steps or POST_STEPS, POST_STEPS)
+    out.print(f"   {POST_RECIPE}, {_run(post_train(model, steps=steps, seed=SEED), steps)}")
+    return model
+
+
+def _run(training: Iterator[Progress], steps: int) -> str:
+    """Train to the end; what it took, in words."""
     started, loss = time.monotonic(), float("nan")
     with progress("training", steps) as meter:
-        for _, loss in train(model, steps=steps, seed=SEED):
+        for _, loss in training:
             meter.advance(what=f"training, loss {loss:.2f}")
-    parameters = sum(one.numel() for one in model.network.parameters())
-    seconds = time.monotonic() - started
-    out.print(f"   {parameters:,} parameters, {steps} training steps in {seconds:.0f} seconds, last loss {loss:.2f}")
-    return model
+    return f"{steps} steps in {time.monotonic() - started:.0f} seconds, last loss {loss:.2f}"
 
 
 def _decode(model: Model, problems: list[Problem], sampler: str) -> tuple[list[str], Trajectory]:
@@ -71,62 +92,67 @@ def _decode(model: Model, problems: list[Problem], sampler: str) -> tuple[list[s
     return [model.decode(row) for row in trajectory.tokens[-1].tolist()], trajectory
 
 
-def _eventful(model: Model, problems: list[Problem]) -> Problem:
-    """The problem answered rightly after the most changes of mind; the first of all if none was."""
+def _telling(base: Model, scope: Model, problems: list[Problem]) -> Problem:
+    """A problem that only the post-trained model gets right, after the most changes of mind; else the first of all."""
     from redraft.evals import sums
 
-    answers, trajectory = _decode(model, problems, WATCHED)
-    right = [row for row, one in enumerate(problems) if sums.grade(answers[row], one)]
-    demoted = trajectory.changes("demotion").sum(1)
-    return problems[max(right, key=lambda row: demoted[row], default=0)]
+    before, _ = _decode(base, problems, WATCHED)
+    after, trajectory = _decode(scope, problems, WATCHED)
+    changes = trajectory.changes("overwrite").sum(1) + trajectory.changes("demotion").sum(1)
+    telling = [
+        row for row, one in enumerate(problems) if sums.grade(after[row], one) and not sums.grade(before[row], one)
+    ]
+    return problems[max(telling, key=lambda row: changes[row], default=0)]
 
 
-def _watch(model: Model, problem: Problem) -> None:
+def _watch(model: Model, problem: Problem, title: str) -> None:
     from redraft.evals import sums
     from redraft.generation import Plan, batches
     from redraft.terminal import watch
 
     plan = Plan.of(WATCHED, length=sums.LENGTH, steps=sums.LENGTH // TOKENS_A_STEP)
     (batch,) = batches(model, [problem.question], length=sums.LENGTH, seed=SEED)
-    out.print(f"   {problem.question}")
+    out.print(f"   {problem.question}   [dim]{title}[/]")
     if out.is_terminal:
         steps = plan.walk(model, batch.canvas)
-        for _ in watch(steps, model.pieces, eos_ids=model.eos_ids, console=out, title=WATCHED, pause=PAUSE):
+        for _ in watch(steps, model.pieces, eos_ids=model.eos_ids, console=out, title=title, pause=PAUSE):
             pass
-    else:
-        (answer,), trajectory = _decode(model, [problem], WATCHED)
-        counts = trajectory.counts()
-        out.print(f"   {answer}\n   ({counts['demotion']} tokens masked again on the way)")
+    (answer,), trajectory = _decode(model, [problem], WATCHED)
+    counts, verdict = trajectory.counts(), "right" if sums.grade(answer, problem) else "wrong"
+    if not out.is_terminal:
+        out.print(f"   {answer}")
+    out.print(f"   {verdict}; {counts['overwrite']} tokens overwritten, {counts['demotion']} masked again on the way\n")
 
 
-def _compare(model: Model, problems: list[Problem]) -> None:
+def _compare(models: dict[str, Model], problems: list[Problem]) -> None:
     from rich.table import Table
 
     from redraft.evals import sums
     from redraft.evals.intervals import wilson
 
-    table = Table("sampler", "right", "95 % interval", "overwritten", "masked again")
-    for column in table.columns[1:]:
+    table = Table("model", "sampler", "right", "95 % interval", "overwritten", "masked again")
+    for column in table.columns[2:]:
         column.justify = "right"
-    with progress("decoding", len(COMPARED)) as meter:
-        for sampler in COMPARED:
-            answers, trajectory = _decode(model, problems, sampler)
-            correct = sum(sums.grade(answer, one) for answer, one in zip(answers, problems, strict=True))
-            low, high = wilson(correct, len(problems))
-            changes = (trajectory.changes(kind).sum() / len(problems) for kind in ("overwrite", "demotion"))
-            share = f"{correct / len(problems):.0%}"
-            table.add_row(sampler, share, f"{low:.0%} to {high:.0%}", *(f"{count:.1f}" for count in changes))
-            meter.advance()
+    with progress("decoding", len(models) * len(SAMPLERS)) as meter:
+        for name, model in models.items():
+            for sampler in SAMPLERS:
+                answers, trajectory = _decode(model, problems, sampler)
+                correct = sum(sums.grade(answer, one) for answer, one in zip(answers, problems, strict=True))
+                low, high = wilson(correct, len(problems))
+                changes = (trajectory.changes(kind).sum() / len(problems) for kind in ("overwrite", "demotion"))
+                share = f"{correct / len(problems):.0%}"
+                table.add_row(name, sampler, share, f"{low:.0%} to {high:.0%}", *(f"{count:.1f}" for count in changes))
+                meter.advance()
     out.print(table)
     out.print("(overwritten, masked again: tokens an answer)", style="dim")
 
 
 EXPLAINED = """
-unmask freezes a token once it is revealed. d3im(t2t=False) may mask it again,
-d3im(t2m=False) may overwrite it, d3im may do both. A model trained on masks
-alone was never asked about tokens that it can see, and its word on them is
-worth little: overwriting hurts until a model has been post-trained on its own
-mistakes.
+unmask freezes a token once it is revealed; d3im may overwrite it or mask it
+again. A model trained on masks alone was never asked about tokens that it can
+see, and its word on them is worth little: compare its two rows. SCOPE asks it
+about its own guesses: compare the two d3im rows. How far so few problems can
+be trusted is what the intervals say; more in docs/results.md.
 
 Next:
   redraft generate --watch --length 24 --sampler unmask "7 + 5 + 9 + 3 + 2 = ?"

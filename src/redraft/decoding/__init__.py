@@ -3,7 +3,7 @@
 from redraft.decoding.canvas import Block, Canvas
 from redraft.decoding.clock import SCHEDULES, Clock, Schedule
 from redraft.decoding.noise import derive
-from redraft.decoding.notation import Registry, spell
+from redraft.decoding.notation import Number, Registry, spell
 from redraft.decoding.reading import Prediction, Reading, predict
 from redraft.decoding.sampler import SAMPLERS, Sampler, Stage, candidates, equal_blocks, register, sure, top
 from redraft.decoding.trajectory import Event, Recorder, Trajectory
@@ -18,6 +18,7 @@ __all__ = [
     "Denoise",
     "Denoiser",
     "Event",
+    "Number",
     "Prediction",
     "Reading",
     "Recorder",

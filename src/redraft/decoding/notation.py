@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
+Number = float | int  # an option's type where 0 may be written for 0.0
 
 
 class Registry(Generic[T]):
@@ -151,6 +152,7 @@ def describe(hint: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
     if origin in (types.UnionType, typing.Union):
-        return " or ".join(describe(part) for part in get_args(hint))
+        parts = get_args(hint)
+        return " or ".join(describe(part) for part in parts if part is not int or float not in parts)
     words = {bool: "True or False", int: "a whole number", float: "a number", str: "a word", type(None): "None"}
     return words.get(hint, str(hint))

@@ -100,6 +100,11 @@ class Prediction(NamedTuple):
         assert self.logits is not None, "a recorded prediction keeps no logits"
         return log_probability(self.logits, ids)
 
+    def argmax(self) -> Int[Tensor, "b w"]:
+        """The most probable tokens, whatever the temperature."""
+        assert self.logits is not None, "a recorded prediction keeps no logits"
+        return self.logits.argmax(-1)
+
     def score(self, ids: Int[Tensor, "b w"]) -> Float[Tensor, "b w"]:
         """What `confidence` would be, had `ids` been the candidates: one scale for old and new tokens."""
         assert self.score_of is not None, "a recorded prediction keeps no logits"

@@ -4,6 +4,7 @@ from redraft.decoding import SAMPLERS, Sampler
 from redraft.samplers.d3im import D3IM
 from redraft.samplers.dream import Dream
 from redraft.samplers.factor import Factor
+from redraft.samplers.proseco import ProSeCo
 from redraft.samplers.rcr import RCR
 from redraft.samplers.remdm import ReMDM
 from redraft.samplers.threshold import Threshold
@@ -22,4 +23,17 @@ def parse(text: str) -> Sampler:
     return SAMPLERS.parse(text)
 
 
-__all__ = ["D3IM", "RCR", "WINO", "XDLM", "Dream", "Factor", "ReMDM", "Threshold", "Tolerator", "Unmask", "parse"]
+__all__ = [
+    "D3IM",
+    "RCR",
+    "WINO",
+    "XDLM",
+    "Dream",
+    "Factor",
+    "ProSeCo",
+    "ReMDM",
+    "Threshold",
+    "Tolerator",
+    "Unmask",
+    "parse",
+]

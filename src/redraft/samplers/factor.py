@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, candidates, register, top
+from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, candidates, equal_blocks, register, top
 from redraft.shapes import Bool
 
 
@@ -34,8 +34,8 @@ class Factor(Sampler):
         return length
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
-        """At most a step a token, whatever `steps` is."""
-        return [stage._replace(steps=stage.stop - stage.start) for stage in super().stages(length, steps, block)]
+        equal_blocks(self, length, steps, None)  # refuses what means nothing
+        return equal_blocks(self, length, length, block)
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         pred = denoise(block.tokens)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import torch
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Schedule, Stage, equal_blocks, register, top
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Schedule, Stage, equal_blocks, register, top
 
 
 @register
@@ -25,7 +25,7 @@ from redraft.decoding import Block, Clock, Denoise, Sampler, Schedule, Stage, eq
 class RCR(Sampler):
     """Fill every mask, then mask again the tokens that were filled with the least confidence."""
 
-    top_p: float = 0.95  # the command-line default of test_llada.py
+    top_p: Number = 0.95  # the command-line default of test_llada.py
     region: Literal["window", "response"] = "window"  # what may be masked again; response: finished blocks too
     schedule: Schedule = "ceil"  # its mode "linear"
 
@@ -49,13 +49,13 @@ class RCR(Sampler):
     def begin(self, block: Block) -> Block:
         record = torch.full(block.tokens.shape, torch.inf, device=block.tokens.device)  # never filled: never masked
         if block.memory is not None and block.own:  # the finished blocks'
-            record = torch.cat([block.memory, record[:, block.own :].to(block.memory.dtype)], dim=-1)
+            record = torch.cat([block.memory, record[:, block.own :]], dim=-1)
         return block.remember(record)
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         pred = denoise(block.tokens)
         filled = block.masked & (pred.confidence > -torch.inf)  # all masks, but for end tokens that must wait
-        record = torch.where(filled, pred.confidence, block.memory)
+        record = torch.where(filled, pred.confidence.float(), block.memory)
         before = block.active[:, : block.own].sum(-1, keepdim=True)
         kept = top(record, before + clock.quota(block, self.schedule), among=filled | block.visible)
         tokens = torch.where(filled, pred.tokens, block.tokens)

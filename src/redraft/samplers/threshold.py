@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, register, sure
+from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, equal_blocks, register, sure
 from redraft.shapes import Bool
 
 
@@ -32,8 +32,8 @@ class Threshold(Sampler):
         return length
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
-        """At most a step a token, whatever `steps` is."""
-        return [stage._replace(steps=stage.stop - stage.start) for stage in super().stages(length, steps, block)]
+        equal_blocks(self, length, steps, None)  # refuses what means nothing
+        return equal_blocks(self, length, length, block)
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         pred = denoise(block.tokens)

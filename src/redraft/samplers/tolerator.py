@@ -2,8 +2,8 @@
 
 github.com/Rachum-thu/tolerator: `eval/lm_eval/models/llada_denoise.py`, defaults of `eval/eval_llada_tolerator.sh`.
 Old and new tokens are never compared. `steps` counts both phases: 64 are 32 + 32.
-Differs from the reference: where the EOS policy vetoes a token the old one stays; a round that masks nothing still
-costs a call; what is masked when a round begins (in an edited draft) is masked in it, and drawn first.
+Differs from the reference: where the EOS policy vetoes a token the old one stays; what is masked when a round begins
+(in an edited draft) is drawn first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, equal_blocks, register, top, uniform
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, top, uniform
 from redraft.shapes import Bool, Int
 
 
@@ -25,14 +25,14 @@ class Tolerator(Sampler):
     """Fill in a draft, then mask random parts of it, fewer each round, and draw them from one forward pass each."""
 
     rounds: int | None = None  # of refinement, among the steps; None: half of them; 0: only fill
-    start: float = 0.8  # share masked in the first round
-    end: float = 0.4  # and in the last
+    start: Number = 0.8  # share masked in the first round
+    end: Number = 0.4  # and in the last
     decay: Literal["cosine", "exponential"] = "cosine"
-    update_rate: float = 1.0  # share of those that is drawn, the least supported first
+    update_rate: Number = 1.0  # share of those that is drawn, the least supported first
     lock: int = 10  # a token drawn so often in a row stays for good; 0: never
-    temperature: float = 0.5  # of filling
-    eos_penalty: float = 1.2  # of filling: end-of-text's logit is divided by it
-    refine_temperature: float = 0.3
+    temperature: Number = 0.5  # of filling
+    eos_penalty: Number = 1.2  # of filling: end-of-text's logit is divided by it
+    refine_temperature: Number = 0.3
 
     reach = "response"
     citation = "Tolerator, github.com/Rachum-thu/tolerator"
@@ -61,9 +61,8 @@ class Tolerator(Sampler):
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         if self.rounds == 0:
-            pred = denoise(block.tokens)
-            revealed = top(pred.confidence, clock.increment(block, "front"), among=block.masked)
-            return block.write(torch.where(revealed, pred.tokens, block.tokens))
+            pred, more = denoise(block.tokens), clock.increment(block, "front")
+            return block.write(torch.where(top(pred.confidence, more, among=block.masked), pred.tokens, block.tokens))
         (last, repeats), width = block.memory, block.tokens.shape[1]
         free = block.visible & (repeats < (self.lock or torch.inf))
         keep, draw = (table.to(free.device) for table in self._counts(width))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Prediction, Sampler, Stage, equal_blocks, register, top
+from redraft.decoding import Block, Clock, Denoise, Number, Prediction, Sampler, Stage, equal_blocks, register, top
 from redraft.shapes import Bool
 
 FIRST = 30  # tokens "accepted" before a block's first step; this and the 0.7, 5 and 20 below are its code's
@@ -26,8 +26,8 @@ class WINO(Sampler):
     """Accept every mask above a low bar; mask again what a shadow copy of the block finds below a high one."""
 
     verify: bool = True  # False: accept only, without a shadow (the paper's draft-only row)
-    th: float = 0.6  # GSM8K's; MATH-500 and HumanEval 0.7, MBPP 0.8
-    th_back: float = 0.9
+    th: Number = 0.6  # GSM8K's; MATH-500 and HumanEval 0.7, MBPP 0.8
+    th_back: Number = 0.9
     block: int = 128  # where no --block is given and the response is longer
 
     eos = "none"  # adaptive: a vetoed position would hold its block up to the last step

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, equal_blocks, register, top
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, top
 from redraft.shapes import Bool, Int
 
 
@@ -25,7 +25,7 @@ from redraft.shapes import Bool, Int
 class XDLM(Sampler):
     """Reveal the most confident masks, and replace a few visible tokens whose rival is at least as probable."""
 
-    k1: float = 0.1  # share of uniform noise in its training; 0 is standard unmasking
+    k1: Number = 0.1  # share of uniform noise in its training; 0 is standard unmasking
     region: Literal["window", "canvas"] = "window"  # what may be replaced; canvas: finished blocks and the prompt too
 
     citation = "XDLM, github.com/MzeroMiko/XDLM; its sampler: github.com/MzeroMiko/LLaDA-XDLM, generate_xdm"
