@@ -30,7 +30,7 @@ LARGEST = 200_000  # bytes of a golden file
 def logits_of(seed: int, tokens: torch.Tensor, **context: Any) -> torch.Tensor:
     with torch.no_grad():
         logits = network(seed)(tokens, **context).logits.clone()
-    logits[..., MASK] = -torch.inf
+    logits[..., MASK] = -1e4  # finite, for the sake of guidance
     return logits
 
 
@@ -49,7 +49,9 @@ def ours(setting: dict[str, Any], seed: int, trembling: torch.Generator | None =
     reading = Reading(eos_ids=(EOS, EOT), **{"eos": "none", **setting.get("reading", {})})
     canvas = canvas_of(setting.get("prompts", "one"), setting["length"])
     shape = {"steps": setting["steps"], "block": setting.get("block")}
-    return [step.result.tokens.tolist() for step in walk(denoiser, canvas, sampler_of(setting), reading=reading, **shape)]
+    return [
+        step.result.tokens.tolist() for step in walk(denoiser, canvas, sampler_of(setting), reading=reading, **shape)
+    ]
 
 
 def sampler_of(setting: dict[str, Any]) -> Sampler:
@@ -97,14 +99,14 @@ def clone_of(folder: str) -> Callable[..., str]:
 
 
 def functions(source: str, names: Sequence[str], *, pretend: Torch | None = None, **known: Any) -> SimpleNamespace:
-    """Some functions of a file, without the rest of it and its imports."""
+    """Some functions or methods of a file, without the rest of it and its imports."""
     import numpy as np
     import torch.nn.functional as F
 
     for theirs, own in {"126336": MASK, "126081": EOS, "126348": EOT}.items():
         source = source.replace(theirs, str(own))
     tree = ast.parse(source)
-    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    tree.body = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names]
     assert len(tree.body) == len(names)
     scope = {"torch": pretend or torch, "F": F, "np": np, **known}
     exec(compile(tree, "reference.py", "exec"), scope)
@@ -128,11 +130,9 @@ def write(
     """Run the reference on the first telling seed of each setting, compare, and keep what it wrote."""
     git, cases, all_equal = clone_of(folder), {}, True
     for title, setting in settings.items():
-        seeds = (seed for seed in range(1000) if steady(setting, seed))
+        seeds = (seed for seed in range(200) if steady(setting, seed))
         seed, theirs = next(
-            (seed, theirs)
-            for seed in seeds
-            if telling(title, setting, seed, theirs := reference(git, setting, seed))
+            (seed, theirs) for seed in seeds if telling(title, setting, seed, theirs := reference(git, setting, seed))
         )
         equal = theirs == ours(setting, seed)
         all_equal &= equal

@@ -11,7 +11,7 @@ from test_contract import samplers
 MODELS = [
     Chaos(seed, preserve=preserve, eos=eos) for seed, (preserve, eos) in enumerate([(0, 0), (3, 0), (0, 1), (5, 2)])
 ]
-MODELS += [Chaos(4, spread=20)]  # sure of itself, as thresholds want
+MODELS += [Chaos(4, spread=20), Chaos(5, spread=60)]  # sure of themselves, as thresholds want
 SHAPES = [(8, 8, None), (8, 4, 4), (9, 6, 3), (12, 6, None)]
 
 

@@ -40,6 +40,9 @@ VARIANTS = {
     "factor": ["factor(factor=2.0)"],
     "dream": ["dream(alg=origin)", "dream(alg=topk_margin, alg_temp=0.5)"],
     "proseco": ["proseco(s=0)", "proseco(s=2, n=1)", "proseco(region=window)"],
+    "corrective": ["corrective(rule=linear)", "corrective(rule=mad, k=0.5)"],
+    "editing": ["editing(th=0.3, th_edit=0.3)", "editing(max_post=0)"],
+    "t2m": ["t2m(detector=t2t_remask, th=0.5)", "t2m(detector=logit_diff, th=0.5)"],
 }
 NOTATIONS = [notation for name in SAMPLERS for notation in (name, *VARIANTS.get(name, ()))]
 

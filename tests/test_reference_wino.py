@@ -71,7 +71,9 @@ def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
         holes = (model.shown[-1][0, canvas.start : canvas.start + canvas.length] == MASK).nonzero()
         stage = int(holes.min()) // block
         stages.append(stage)
-        drawn = counter_uniform(canvas.seeds, (stage, stages.count(stage), stream_number("gumbel.0")), (block, VOCABULARY))
+        drawn = counter_uniform(
+            canvas.seeds, (stage, stages.count(stage), stream_number("gumbel.0")), (block, VOCABULARY)
+        )
         whole = torch.full(like.shape, 0.5, dtype=dtype)
         start = canvas.start + stage * block
         whole[:, start : start + block] = 1 - drawn.to(dtype)

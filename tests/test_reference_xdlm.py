@@ -33,7 +33,12 @@ COMMIT = "b72336df024b76647984a0335df21e1f9d4b8d7c"
 SETTINGS: dict[str, dict[str, Any]] = {
     "canvas": {"sampler": "xdlm(region=canvas)", "length": 40, "steps": 20},
     "canvas, blocks": {"sampler": "xdlm(k1=0.4, region=canvas)", "length": 24, "steps": 12, "block": 8},
-    "canvas, steps that do not divide": {"sampler": "xdlm(k1=0.3, region=canvas)", "length": 21, "steps": 9, "block": 7},
+    "canvas, steps that do not divide": {
+        "sampler": "xdlm(k1=0.3, region=canvas)",
+        "length": 21,
+        "steps": 9,
+        "block": 7,
+    },
     "window": {"sampler": "xdlm", "length": 40, "steps": 20},
     "window, blocks": {"sampler": "xdlm(k1=0.4)", "length": 24, "steps": 12, "block": 8},
     "window, ragged": {"sampler": "xdlm(k1=0.3)", "prompts": "ragged", "length": 24, "steps": 12, "block": 12},
@@ -98,7 +103,9 @@ def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
     def noise(like, dtype):
         """Ours is 1 - u, and drawn for the window only."""
         stage, step = divmod(len(drawn), each)
-        drawn.append(1 - counter_uniform(canvas.seeds, (stage, step + 1, stream_number("gumbel.0")), (block, VOCABULARY)))
+        drawn.append(
+            1 - counter_uniform(canvas.seeds, (stage, step + 1, stream_number("gumbel.0")), (block, VOCABULARY))
+        )
         whole = torch.full(like.shape, 0.5, dtype=dtype)
         start = canvas.start + stage * block
         whole[:, start : start + block] = drawn[-1].to(dtype)

@@ -41,8 +41,8 @@ class Lora:
 
     targets: str | tuple[str, ...] = "paper"  # a preset, or names of modules
     rank: int = 64
-    alpha: float = 128
-    dropout: float = 0.0
+    alpha: float | int = 128
+    dropout: float | int = 0.0
 
     def __post_init__(self) -> None:
         if not (isinstance(self.rank, int) and self.rank >= 1):

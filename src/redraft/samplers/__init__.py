@@ -1,12 +1,15 @@
 """The samplers, one file each. Importing this package registers them all; a new one needs one line here."""
 
 from redraft.decoding import SAMPLERS, Sampler
+from redraft.samplers.corrective import Corrective
 from redraft.samplers.d3im import D3IM
 from redraft.samplers.dream import Dream
+from redraft.samplers.editing import Editing
 from redraft.samplers.factor import Factor
 from redraft.samplers.proseco import ProSeCo
 from redraft.samplers.rcr import RCR
 from redraft.samplers.remdm import ReMDM
+from redraft.samplers.t2m import T2M
 from redraft.samplers.threshold import Threshold
 from redraft.samplers.tolerator import Tolerator
 from redraft.samplers.unmask import Unmask
@@ -26,9 +29,12 @@ def parse(text: str) -> Sampler:
 __all__ = [
     "D3IM",
     "RCR",
+    "T2M",
     "WINO",
     "XDLM",
+    "Corrective",
     "Dream",
+    "Editing",
     "Factor",
     "ProSeCo",
     "ReMDM",

@@ -78,6 +78,7 @@ class Run:
         self.dtype = model.dtype  # as it came: full training makes it float32
         self.low = model.dtype in (torch.bfloat16, torch.float16)
         self.step = 0  # optimiser steps done
+        self.asked_to_stop = False  # this process; `interrupted` once all know, at the end of a step
         self.interrupted = False
         self.steering = (
             Steering(recipe.temperature) if isinstance(recipe, Scope) and recipe.error_rate is not None else None
@@ -206,7 +207,7 @@ class Run:
     def _agreed(self, metrics: Metrics) -> dict[str, Any]:
         """The monitors summed over processes; an interruption of one is an interruption of all."""
         packed = metrics.pack()
-        packed = self.accelerator.reduce(torch.cat([packed, packed.new_tensor([float(self.interrupted)])]), "sum")
+        packed = self.accelerator.reduce(torch.cat([packed, packed.new_tensor([float(self.asked_to_stop)])]), "sum")
         self.interrupted = float(packed[-1]) > 0
         return Metrics.unpack(packed[:-1]).summary()
 
@@ -294,9 +295,9 @@ class Run:
             return
 
         def ask(number: int, frame: Any) -> None:
-            if self.interrupted:
+            if self.asked_to_stop:
                 raise KeyboardInterrupt
-            self.interrupted = True
+            self.asked_to_stop = True
 
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -18,11 +18,11 @@ class Settings:
     batch: int = 1  # rows of one process's forward pass
     accumulate: int = 4  # forward passes of one optimiser step
     length: int = 1024
-    lr: float = 1.5e-4
+    lr: float | int = 1.5e-4
     warmup: int = 50  # steps in which lr rises to its value; constant afterwards
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    clip: float = 1.0  # of the gradient's norm
+    betas: tuple[float | int, float | int] = (0.9, 0.999)
+    weight_decay: float | int = 0.0
+    clip: float | int = 1.0  # of the gradient's norm
     seed: int = 0
     save_every: int = 50
     keep: int = 2
