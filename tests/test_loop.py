@@ -35,7 +35,12 @@ def reference():
 
 @pytest.mark.parametrize(
     ("dtype", "batch", "accumulate", "allowed"),
-    [(torch.float64, 2, 2, 1e-12), (torch.float64, 4, 1, 1e-12), (torch.float32, 1, 4, 1e-5), (torch.float32, 2, 2, 1e-5)],
+    [
+        (torch.float64, 2, 2, 1e-12),
+        (torch.float64, 4, 1, 1e-12),
+        (torch.float32, 1, 4, 1e-5),
+        (torch.float32, 2, 2, 1e-5),
+    ],
 )
 def test_every_layout_of_the_same_examples_learns_the_same(reference, dtype, batch, accumulate, allowed):
     run = finished(dtype=dtype, batch=batch, accumulate=accumulate)
@@ -144,7 +149,12 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, options, stop):
     volatile = ("seconds", "tokens_per_second", "memory_gib")
     kept = [[{k: v for k, v in r.items() if k not in volatile} for r in run.log.records] for run in (whole, again)]
     assert kept[0] == kept[1]
-    assert [json.loads(line)["step"] for line in (tmp_path / "broken" / "log.jsonl").read_text().splitlines()] == [1, 2, 3, 4]
+    assert [json.loads(line)["step"] for line in (tmp_path / "broken" / "log.jsonl").read_text().splitlines()] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_run_may_go_on_in_another_layout_of_the_same_examples(tmp_path):
@@ -267,7 +277,9 @@ def test_a_full_disk_ends_the_run_with_the_state_before(tmp_path, monkeypatch):
 def test_the_result_is_an_adapter_a_card_and_a_record(tmp_path):
     run = finished(out=tmp_path)
     assert run.finish() == tmp_path / "adapter"
-    assert {"README.md", "adapter_config.json", "adapter_model.safetensors"} == {p.name for p in (tmp_path / "adapter").iterdir()}
+    assert {"README.md", "adapter_config.json", "adapter_model.safetensors"} == {
+        p.name for p in (tmp_path / "adapter").iterdir()
+    }
     assert adapter(tmp_path).keys() == {name.replace(".default", "") for name in trained(run)}
     protocol = json.loads((tmp_path / "protocol.json").read_text())
     assert protocol["run"]["recipe"] == "scope"

@@ -45,7 +45,12 @@ CASES = {
     "checkpointing": (config(6), torch.float32, "scope", {"length": 256, "gradient_checkpointing": True}),
     "two rows": (config(), torch.float32, "scope", {"length": 128, "batch": 2, "accumulate": 2}),
     # Where logits weigh, a plan counts on the most positions that can be hidden: here they always are.
-    "large vocabulary": (config(5, vocabulary=20_000), torch.float32, "scope(rates=0.9, self_condition=1)", {"length": 64}),
+    "large vocabulary": (
+        config(5, vocabulary=20_000),
+        torch.float32,
+        "scope(rates=0.9, self_condition=1)",
+        {"length": 64},
+    ),
     "all modules": (config(), torch.float32, "scope(focus=False)", {"length": 128, "lora": Lora("all", rank=16)}),
     "every parameter": (config(), torch.float32, "mdm", {"length": 128, "lora": None}),
     "random tokens": (config(), torch.float32, "xdlm", {"length": 256}),
