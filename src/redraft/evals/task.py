@@ -47,5 +47,6 @@ class Task:
     length: int  # tokens of a response
     shots: int = 0  # worked examples before the question, unless told otherwise
     until: tuple[str, ...] = ()  # a response ends before the first of these
+    filters: tuple[str, ...] = ()  # what `grade` takes as `filter`, its default first; every one of them is reported
     chat: bool = True  # the prompt goes through the model's chat template
     runs_code: bool = False  # grading executes what the model wrote, in the sandbox
