@@ -16,6 +16,7 @@ from redraft.commands.console import err, plain, write
 from redraft.commands.demo import demo
 from redraft.commands.doctor import doctor
 from redraft.commands.generate import generate
+from redraft.commands.pretrain import pretrain
 from redraft.commands.samplers import samplers
 from redraft.commands.train import train
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: long options whole, brackets kept
 )
-for command in (generate, train, samplers, doctor, demo):
+for command in (generate, train, pretrain, samplers, doctor, demo):
     app.command()(command)
 
 

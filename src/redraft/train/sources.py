@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 POSSIBLE = (
     "hf:owner/name/config:split (a hub dataset, streamed; config and split may be left out), a .jsonl, .json, .parquet "
-    "or .txt file, a folder of such files, or hf:json:PATH, hf:parquet:PATH and hf:text:PATH (local files, streamed by "
+    "or .txt file, a folder of such files, tasks:words,algebra,code (made here, without end), or hf:json:PATH, hf:parquet:PATH and hf:text:PATH (local files, streamed by "
     "the datasets library)"
 )
 
@@ -70,6 +70,10 @@ def open_source(
         raise ValueError(f"text_files is 'whole' or 'lines', not {text_files!r}")
     columns = Columns(text_column, prompt_column, response_column)
     lines = text_files == "lines"
+    if isinstance(spec, str) and spec.startswith("tasks:"):
+        from redraft.train.generated import parse as parse_tasks
+
+        return Source(spec, parse_tasks(spec), columns)
     if isinstance(spec, str) and spec.startswith("hf:"):
         from redraft.train.hub import parse
 

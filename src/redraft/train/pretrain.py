@@ -1,0 +1,226 @@
+"""A small masked diffusion model from nothing: the plain masked objective on a pool of examples, all on one device.
+
+Made for models whose step takes milliseconds: the pool, the draws and the masks live on the device, layers are
+compiled, and the host waits for the device only to log. Which rows a step learns from, and which tokens it hides, are
+functions of (seed, step, row); so a run that was interrupted goes on exactly where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from redraft.decoding.noise import counter_uniform, derive, stream_number
+from redraft.models import Model
+from redraft.shapes import Bool, Int
+from redraft.train import checkpoint
+from redraft.train.ask import ask, flat, token_cross_entropy
+from redraft.train.pool import Shelf
+from redraft.train.watch import Log, Record
+
+CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
+FREE = ("save_every", "log_every", "compile", "stop_after")  # what may differ when a run goes on
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How; what is learned from is the pool."""
+
+    steps: int = 1000  # of the optimiser
+    tokens: int = 65536  # of one forward pass, all rows from one shelf
+    accumulate: int = 4  # forward passes a step, from shelves drawn by their sizes
+    lr: float = 2e-3
+    warmup: int = 100  # then down to nothing, in a straight line
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    prose: float = 0.2  # of the forward passes are of prose, if there is any
+    seed: int = 0
+    save_every: int = 500
+    log_every: int = 20
+    compile: bool = False
+    stop_after: float | None = None  # seconds, to be gone on from by the same command
+
+
+class Pretrain:
+    """Iterate over it: one record every `log_every` steps. The model's network is changed in place."""
+
+    def __init__(
+        self, model: Model, shelves: list[Shelf], settings: Pretraining, *, identity: dict[str, Any],
+        out: Path | None = None, report: Callable[[str], None] = lambda said: None,
+    ) -> None:  # fmt: skip
+        self.model, self.settings, self.out = model, settings, out
+        self.device = model.device
+        self.shelves = [shelf.to(self.device) for shelf in shelves]
+        self.weights = torch.tensor(shares(shelves, settings.prose), dtype=torch.float64).cumsum(0)
+        self.network = model.network.train()
+        self.identity = {**identity, **{k: v for k, v in asdict(settings).items() if k not in FREE}}
+        self.step = 0
+        self.optimizers = optimizers(self.network, settings)
+        if settings.compile:
+            for block in self.network.model.transformer.blocks:
+                block.forward = torch.compile(block.forward, dynamic=True)
+        self.log = Log(out / LOG if out else None)
+        if out is not None:
+            self._resume(out / CHECKPOINTS, report)
+
+    def __iter__(self) -> Iterator[Record]:
+        settings, started = self.settings, time.perf_counter()
+        since, losses, tokens = started, [], 0
+        while self.step < settings.steps:
+            loss, count = self._one_step()
+            losses.append(loss)
+            tokens += count
+            due = self.step % settings.log_every == 0 or self.step == settings.steps
+            if due:
+                mean, now = float(torch.stack(losses).mean()), time.perf_counter()
+                record = {
+                    "step": self.step, "loss": mean, "lr": self.rate(), "seconds": now - since,
+                    "tokens_per_second": tokens / (now - since),
+                }  # fmt: skip
+                if not math.isfinite(mean):
+                    raise ValueError(
+                        f"the loss of step {self.step} is {mean}: a smaller lr or a longer warmup may help"
+                    )
+                since, losses, tokens = now, [], 0
+                self.log.add(record)
+                yield record
+            late = settings.stop_after is not None and due and time.perf_counter() - started > settings.stop_after
+            if self.out is not None and (late or self.step % settings.save_every == 0 or self.step == settings.steps):
+                self.save()
+            if late:
+                return
+
+    def rate(self) -> float:
+        """The learning rate of the step that comes next."""
+        settings, done = self.settings, self.step
+        rising = (done + 1) / max(settings.warmup, 1)
+        falling = (settings.steps - done) / max(settings.steps - settings.warmup, 1)
+        return settings.lr * min(1.0, rising, falling)
+
+    def _one_step(self) -> tuple[Tensor, int]:
+        settings = self.settings
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.rate()
+        total, tokens = torch.zeros((), device=self.device), 0
+        for turn in range(settings.accumulate):
+            number = self.step * settings.accumulate + turn
+            shelf = self._drawn(number)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                loss = self._loss(shelf, number) / settings.accumulate
+            loss.backward()
+            total = total + loss.detach()
+            tokens += self._rows(shelf) * shelf.tokens.shape[1]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return total, tokens
+
+    def _drawn(self, number: int) -> Shelf:
+        """The shelf of a forward pass: on the host, for its width decides the shapes."""
+        unit = derive(derive(self.settings.seed, number), stream_number("shelf")) / 2**62
+        return self.shelves[min(int(torch.searchsorted(self.weights, unit)), len(self.shelves) - 1)]
+
+    def _rows(self, shelf: Shelf) -> int:
+        return max(1, self.settings.tokens // shelf.tokens.shape[1])
+
+    def _loss(self, shelf: Shelf, number: int) -> Tensor:
+        """Mean cross-entropy at the masks of rows drawn from a shelf."""
+        device = self.device
+        seeds = torch.arange(self._rows(shelf), device=device) + derive(derive(self.settings.seed, number), 0)
+        pick = counter_uniform(seeds, (stream_number("pick"),), (1,))[:, 0].double()
+        index = (pick * len(shelf)).long().clamp_max(len(shelf) - 1)
+        tokens, lead = shelf.tokens[index].long(), shelf.lead[index].long()
+        column = torch.arange(tokens.shape[1], device=device)
+        hidden = masks(seeds, tokens.shape[1] - shelf.start)
+        hidden = torch.nn.functional.pad(hidden, (shelf.start, 0))
+        attend = (column >= lead[:, None]) if shelf.start else None
+        seen = tokens.masked_fill(hidden, self.model.mask_id)
+        where = flat(hidden)
+        (losses,) = ask(self.network, seen, attend, where, token_cross_entropy, (tokens.flatten()[where],))
+        return losses.mean()
+
+    def result(self) -> Model:
+        """The model as it was trained, in bfloat16, as it is shipped and used."""
+        for block in self.network.model.transformer.blocks:
+            block.__dict__.pop("forward", None)  # the compiled one
+        return replace(self.model, network=self.network.eval().to(torch.bfloat16))
+
+    def save(self) -> None:
+        assert self.out is not None
+        weights = {name: one.detach().cpu() for name, one in self.network.named_parameters()}
+        averages = {
+            f"{number}/{place}/{key}": value.cpu()
+            for number, optimizer in enumerate(self.optimizers)
+            for place, one in enumerate(one for group in optimizer.param_groups for one in group["params"])
+            for key, value in optimizer.state[one].items()
+        }
+        content = {"model.safetensors": weights, "optimizer.safetensors": averages}
+        state = {"step": self.step, "run": self.identity}
+        checkpoint.save(self.out / CHECKPOINTS, self.step, {**content, "state.json": state}, keep=1)
+
+    def _resume(self, place: Path, report: Callable[[str], None]) -> None:
+        from redraft.train.loop import refuse_other
+
+        found = checkpoint.newest(place, report)
+        if found is None:
+            return
+        state = found.record("state.json")
+        refuse_other(state["run"], self.identity, place.parent)
+        self.step = state["step"]
+        self.network.load_state_dict(found.tensors("model.safetensors"))
+        averages = found.tensors("optimizer.safetensors")
+        for number, optimizer in enumerate(self.optimizers):
+            parameters = [one for group in optimizer.param_groups for one in group["params"]]
+            for name, value in averages.items():
+                which, at, key = name.split("/")
+                if int(which) == number:
+                    one = parameters[int(at)]
+                    optimizer.state[one][key] = (
+                        value if key == "step" and not _fused(optimizer) else value.to(one.device)
+                    )
+        self.log.truncate(self.step)
+        report(f"going on after step {self.step}, from {found.folder}")
+
+
+def _fused(optimizer: Any) -> bool:
+    return bool(optimizer.param_groups[0].get("fused"))
+
+
+def masks(seeds: Int[Tensor, " b"], width: int) -> Bool[Tensor, "b w"]:
+    """Every row at a rate of its own, uniform between 0 and 1, and at least one position of each."""
+    rate = counter_uniform(seeds, (stream_number("rate"),), (1,))
+    unit = counter_uniform(seeds, (stream_number("mask"),), (width,))
+    return (unit < rate) | (unit == unit.amin(-1, keepdim=True))
+
+
+def shares(shelves: list[Shelf], prose: float) -> list[float]:
+    """How often each shelf is drawn from: prose shelves have their share, and sizes decide among each kind."""
+    told = [shelf.tokens.size if shelf.start else 0 for shelf in shelves]
+    text = [shelf.tokens.size if not shelf.start else 0 for shelf in shelves]
+    share = 0.0 if not any(text) else prose if any(told) else 1.0
+    return [
+        share * one / max(sum(text), 1) + (1 - share) * other / max(sum(told), 1)
+        for one, other in zip(text, told, strict=True)
+    ]
+
+
+def optimizers(network: Any, settings: Pretraining) -> list[Any]:
+    """Muon (Jordan et al. 2024) for the layers' matrices, AdamW for embeddings, head and norms."""
+    inside = [one for name, one in network.named_parameters() if one.ndim == 2 and ".blocks." in name]
+    chosen = {id(one) for one in inside}
+    rest = [one for one in network.parameters() if id(one) not in chosen]
+    fused = rest[0].device.type == "cuda"
+    return [
+        torch.optim.Muon(inside, lr=settings.lr, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=fused),
+    ]
