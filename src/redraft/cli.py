@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from redraft.commands.compare import compare
 from redraft.commands.console import err, plain, write
 from redraft.commands.demo import demo
 from redraft.commands.doctor import doctor
+from redraft.commands.eval import evaluate
 from redraft.commands.generate import generate
 from redraft.commands.pretrain import pretrain
 from redraft.commands.samplers import samplers
@@ -34,8 +36,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: long options whole, brackets kept
 )
-for command in (generate, train, pretrain, samplers, doctor, demo):
+for command in (generate, train, pretrain, samplers, doctor, compare, demo):
     app.command()(command)
+app.command("eval")(evaluate)
 
 
 def _version(wanted: bool) -> bool:

@@ -83,7 +83,7 @@ def caution(pairs: Pairs) -> str | None:
     p = mcnemar(pairs)
     if p < 0.05:
         return None
-    said = f"{pairs.n} items do not show a difference: {pairs.only_a + pairs.only_b} of them are answered differently, "
-    said += f"{pairs.only_b} in favour of the second and {pairs.only_a} of the first (p = {p:.2g})"
+    said = f"{pairs.n:,} items do not show a difference: the first is right alone on {pairs.only_a:,} of them, "
+    said += f"the second on {pairs.only_b:,} (p = {p:.2g})"
     enough = needed(pairs)
     return said if enough is None else f"{said}; to show {abs(pairs.difference):.1%} takes about {enough:,} items"

@@ -62,6 +62,12 @@ class Graded(NamedTuple):
     seconds: float  # of decoding
 
 
+class Forecast(NamedTuple):
+    batches: int
+    calls: int  # at most
+    seconds: float  # if every batch takes as long as its tokens say
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """A model, a plan and the items of a task. `filter`: which of the task's filters says what is correct."""
@@ -110,6 +116,21 @@ class Evaluation:
             seeds=[derive(self.seed, index) for index in batch],
             device=self.model.device,
         )
+
+    def forecast(self, batches: list[list[int]]) -> Forecast:
+        """What some batches will take, from the second of two trials of the first one's first step."""
+        plan, model = self.plan, self.model
+        if not batches:
+            return Forecast(0, 0, 0.0)
+        calls = plan.sampler.calls(plan.length, plan.steps, plan.block) * (2 if plan.reading.guidance > 0 else 1)
+        canvas, spent = self.canvas(batches[0]), []
+        for _ in range(2):
+            started = time.perf_counter()
+            step = next(plan.walk(model, canvas))
+            step.after.tokens.sum().item()  # what runs on a GPU has then been run
+            spent.append((time.perf_counter() - started) / step.calls)
+        sizes = [len(batch) * (len(self.encoded[batch[0]]) + plan.length) for batch in batches]
+        return Forecast(len(batches), calls * sum(map(len, batches)), calls * spent[1] * sum(sizes) / sizes[0])
 
     def run(
         self,

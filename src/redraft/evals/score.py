@@ -1,0 +1,48 @@
+"""An evaluation into a folder: going on from where it stopped, shared by the processes of a run, summed up at its end.
+
+summary = score(evaluation, card, Path("runs/first"))
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from redraft.evals.processes import Processes
+from redraft.evals.protocol import Card
+from redraft.evals.records import RunFolder
+from redraft.evals.run import Evaluation
+from redraft.evals.summary import summarize
+from redraft.evals.watcher import Watcher
+
+
+def score(
+    evaluation: Evaluation,
+    card: Card,
+    folder: Path,
+    group: Processes | None = None,
+    *,
+    overwrite: bool = False,
+    workers: int | None = None,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """The summary, which the folder then holds as well. With several processes each must call this."""
+    group, watcher = group or Processes(), watcher or Watcher()
+    settings = {**card["subject"], **card["protocol"]}
+    run = group.agree(lambda: RunFolder(folder, settings, group, overwrite=overwrite))
+    try:
+        done = set().union(*group.gather(run.finished))
+        left = evaluation.left(done, group.rank, group.world)
+        watcher.begin(evaluation.forecast(left), len(done))
+        for graded in evaluation.run(left, workers=workers, watch=watcher.step):
+            run.add(graded)
+            watcher.batch(graded)
+        records, batches = run.gathered()
+        summary = summarize(records, batches, length=evaluation.plan.length)
+        if group.first:
+            run.finish(card, summary)
+        group.gather(None)  # the others leave once all is under its name
+        run.leave()
+        return summary
+    finally:
+        run.close()
