@@ -8,6 +8,7 @@ constants by Ettinger's "hash prospector" search), held in int64 because torch h
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -34,23 +35,32 @@ def derive(seed: int, index: int) -> int:
     return (z ^ (z >> 31)) >> 2
 
 
+def spread(low: Int[Tensor, " b"], high: Int[Tensor, " b"], first: int, count: int) -> Float[Tensor, "b n"]:
+    """The numbers `first` to `first` + `count` of the sequences that begin with these two words."""
+    index = torch.arange(first, first + count, device=low.device) & _LOW
+    bits = _mix(_mix(index ^ low[:, None]) ^ high[:, None])
+    # The smallest value is 2^-33 and exact; rounding to float32 could reach 1.0, hence the clamp.
+    unit = ((bits.double() if bits.device.type != "mps" else bits.float()) + 0.5) * 2.0**-32
+    return unit.float().clamp_max(1 - 2.0**-24)
+
+
 def counter_uniform(
-    seeds: Int[Tensor, " b"], counters: tuple[int | Tensor, ...], size: tuple[int, ...], first: int = 0
+    seeds: Int[Tensor, " b"],
+    counters: tuple[int | Tensor, ...],
+    size: tuple[int, ...],
+    first: int = 0,
+    spread: Callable[..., Tensor] = spread,
 ) -> Tensor:
     """Uniforms strictly inside (0, 1), float32, shape [b, *size]; `counters` are integers, or [b] tensors of them.
 
-    The numbers are those from index `first` on, which may be negative, of one endless sequence.
+    The numbers are those from index `first` on, which may be negative, of one endless sequence. `spread` may be
+    replaced by a compiled one, for nearly all work is done there.
     """
     low, high = _mix(seeds & _LOW), _mix((seeds >> 32) & _LOW ^ _HIGH)
     for counter in counters:
         low = _mix((low + counter) & _LOW)
         high = _mix(high ^ low)
-    count = int(torch.Size(size).numel())
-    index = torch.arange(first, first + count, device=seeds.device) & _LOW
-    bits = _mix(_mix(index ^ low[:, None]) ^ high[:, None])
-    # The smallest value is 2^-33 and exact; rounding to float32 could reach 1.0, hence the clamp.
-    unit = ((bits.double() if bits.device.type != "mps" else bits.float()) + 0.5) * 2.0**-32
-    return unit.float().clamp_max(1 - 2.0**-24).view(len(seeds), *size)
+    return spread(low, high, first, int(torch.Size(size).numel())).view(len(seeds), *size)
 
 
 def stream_number(stream: str) -> int:

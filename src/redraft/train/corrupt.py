@@ -6,6 +6,7 @@ the same `self_commit`. Every draw is a function of the row's seed and the posit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from redraft.decoding.sampler import top
 from redraft.shapes import Bool, Float, Int
 from redraft.train.ask import ask, evaluating, flat
 from redraft.train.batch import Batch, Draft, position_uniform, row_uniform
+from redraft.train.compiled import uniform_for
 from redraft.train.rates import parse_rate
 from redraft.train.recipes import Scope
 
@@ -140,7 +142,8 @@ def _guess(
     """A sampled token and a confidence at every hole; -inf elsewhere."""
     index = flat(holes)
     rows, columns = index // seen.shape[1], index % seen.shape[1]
-    read = partial(_sample, mask_id=mask_id, temperature=temperature, turn=turn)
+    uniform = uniform_for(denoiser)
+    read = partial(_sample, mask_id=mask_id, temperature=temperature, turn=turn, uniform=uniform)
     tokens, sure = ask(denoiser, seen, attend, index, read, (seeds[rows], columns), chunk)
     guesses = torch.zeros_like(seen).flatten().index_copy(0, index, tokens)
     confidence = sure.new_full((seen.numel(),), -torch.inf).index_copy(0, index, sure)
@@ -155,11 +158,12 @@ def _sample(
     mask_id: int,
     temperature: float | int,
     turn: int,
+    uniform: Callable[..., Tensor] = counter_uniform,
 ) -> tuple[Int[Tensor, " c"], Float[Tensor, " c"]]:
     """One reading of each position, with noise of its own seed and column; end tokens are allowed (methods S13)."""
 
     def noise(stream: str, size: tuple[int, ...]) -> Tensor:
-        return counter_uniform(seeds, (stream_number(f"train.{stream}"), turn, columns), size)
+        return uniform(seeds, (stream_number(f"train.{stream}"), turn, columns), size)
 
     final = torch.ones_like(columns, dtype=torch.bool)[:, None]
     reading = Reading(temperature=temperature, eos="none")

@@ -32,6 +32,7 @@ from redraft.models.adapters import Audit, adapt, adapter_files, audit, saved_na
 from redraft.train import checkpoint, parallel
 from redraft.train.ask import innermost
 from redraft.train.batch import Batch
+from redraft.train.compiled import compile_blocks
 from redraft.train.data import Packed, State, collate
 from redraft.train.metrics import Metrics
 from redraft.train.recipes import Recipe, Scope
@@ -101,6 +102,8 @@ class Run:
             counted = audit(network)
         else:
             network, counted = adapt(network, settings.lora, seed=settings.seed, base=self.model.name)
+        if settings.compile:
+            compile_blocks(network)
         self._cast_inputs(network, not self.low)
         self.network = network.to(self.device).train()
         model: Any = self.network

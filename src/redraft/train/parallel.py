@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from redraft.train.ask import innermost
+from redraft.train.compiled import blocks_of
 
 
 def accelerator(*, device: str | None = None, report_to: str | None = None, out: Path | None = None) -> Any:
@@ -61,9 +61,8 @@ def shard(network: nn.Module, accelerator: Any) -> Any:
         raise ValueError(f"the launcher shards already ({kind(accelerator)}): leave out --shard")
     network.to(accelerator.device)
     mesh = init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
-    blocks = set(innermost(network)._no_split_modules)
-    for module in [module for module in network.modules() if type(module).__name__ in blocks]:
-        fully_shard(module, mesh=mesh)
+    for block in blocks_of(network):
+        fully_shard(block, mesh=mesh)
     return fully_shard(network, mesh=mesh)
 
 
