@@ -26,6 +26,7 @@ EVERY_ABLATION = [
     "mdm",
     "mdm(weight=inv_t, rates='uniform(0,1)')",
     "mdm(rates=0.15)",
+    "mdm(rates='uniform(0,1)', clamp=False)",
     "xdlm",
     "xdlm(k1=0.3)",
 ]

@@ -182,6 +182,21 @@ def test_inv_t_is_unbiased_for_short_rows_too():
     assert float((hidden.sum(-1) * weights).mean()) == pytest.approx(1, abs=0.1)
 
 
+def test_learning_from_scratch_masks_at_any_rate():
+    """Without the clamp, whole rows of masks and rows of hardly one are seen; counted ahead as they are drawn."""
+    batch = full(torch.zeros(500, 200, dtype=torch.int64))
+    shares = {}
+    for clamp in (True, False):
+        recipe = parse(f"mdm(rates='uniform(0,1)', clamp={clamp})")
+        hidden, weights = mdm_masks(batch, recipe, batch.seeds(0), step=0, steps=1)
+        shares[clamp] = hidden.double().mean(-1)
+        assert weights is None
+        assert int(hidden.sum()) == supervised(batch, recipe, batch.seeds(0), steps=1)
+    assert float((shares[False] < 0.05).double().mean()) == pytest.approx(0.05, abs=0.025)
+    assert float((shares[False] > 0.95).double().mean()) == pytest.approx(0.05, abs=0.025)
+    assert not ((shares[True] < 0.02) | (shares[True] > 0.98)).any()
+
+
 def test_a_batch_that_masks_nothing_has_a_loss_of_0_with_gradients(llada):
     batch = full(TOKENS[:1, :1])
     recipe = parse("mdm(weight=inv_t, rates=0)")

@@ -28,10 +28,17 @@ SMALLEST_T = 1e-3  # LLaDA's eps: t = (1 - eps) u + eps
 
 
 def mask_rates(
-    batch: Batch, rates: float | int | str, seeds: Int[Tensor, " b"], *, step: int = 0, steps: int | None = None
+    batch: Batch,
+    rates: float | int | str,
+    seeds: Int[Tensor, " b"],
+    *,
+    step: int = 0,
+    steps: int | None = None,
+    clamp: bool = True,
 ) -> Float[Tensor, " b"]:
-    """Each row's rate of masking, clamped to 0.1 .. 0.9; float64, on the CPU."""
-    return parse_rate(rates).at(row_uniform(seeds, "rate"), step=step, steps=steps).clamp(LOWEST, HIGHEST)
+    """Each row's rate of masking, clamped to 0.1 .. 0.9 unless told not to be; float64, on the CPU."""
+    drawn = parse_rate(rates).at(row_uniform(seeds, "rate"), step=step, steps=steps)
+    return drawn.clamp(LOWEST, HIGHEST) if clamp else drawn
 
 
 def mask_rows(
@@ -69,9 +76,10 @@ def hide(
     step: int = 0,
     steps: int | None = None,
     exact: bool = False,
+    clamp: bool = True,
 ) -> Bool[Tensor, "b n"]:
     """The masks of a batch, rates and all (methods 3.2, step 2)."""
-    return mask_rows(batch, mask_rates(batch, rates, seeds, step=step, steps=steps), seeds, exact=exact)
+    return mask_rows(batch, mask_rates(batch, rates, seeds, step=step, steps=steps, clamp=clamp), seeds, exact=exact)
 
 
 def commit_counts(

@@ -272,7 +272,11 @@ def _guessing(tokens: Tensor, recipe: Scope) -> Rows:
 
 def _learning(tokens: Tensor, recipe: Recipe) -> Rows:
     """At the most positions that a row can have: memory must do for the worst batch, not for the average one."""
-    clamped = recipe.focus if isinstance(recipe, Scope) else isinstance(recipe, MDM) and recipe.weight == "none"
+    clamped = (
+        recipe.focus
+        if isinstance(recipe, Scope)
+        else isinstance(recipe, MDM) and recipe.weight == "none" and recipe.clamp
+    )
     index = _wanted(tokens, HIGHEST if clamped else 1.0)
     return Rows(index, token_cross_entropy, (torch.zeros_like(index),))
 

@@ -168,6 +168,7 @@ class MDM(Recipe):
 
     weight: Literal["none", "inv_t"] = "none"
     rates: float | int | str = "beta(2,2)"
+    clamp: bool = True  # the rates to 0.1 .. 0.9; False, with uniform(0,1), to learn from scratch. inv_t never clamps
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -199,7 +200,7 @@ class MDM(Recipe):
 
         if self.weight == "inv_t":
             return len(batch.tokens)
-        return int(hide(batch, self.rates, seeds, step=step, steps=steps).sum())
+        return int(hide(batch, self.rates, seeds, step=step, steps=steps, clamp=self.clamp).sum())
 
 
 @register

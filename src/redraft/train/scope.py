@@ -131,7 +131,7 @@ def mdm_masks(
 ) -> tuple[Bool[Tensor, "b n"], Float[Tensor, " b"] | None]:
     """What is masked, and each row's weight."""
     if recipe.weight == "none":
-        return hide(batch, recipe.rates, seeds, step=step, steps=steps), None
+        return hide(batch, recipe.rates, seeds, step=step, steps=steps, clamp=recipe.clamp), None
     drawn = parse_rate(recipe.rates).at(row_uniform(seeds, "rate"), step=step, steps=steps)
     t = (1 - SMALLEST_T) * drawn + SMALLEST_T
     hidden = mask_rows(
