@@ -198,11 +198,11 @@ class Live(Watcher):
         self.meter = self.stack.enter_context(progress(self.task, self.each * forecast.batches, hidden=self.hidden))
 
     def step(self, step: Step) -> None:
+        unneeded = 0
         if step.canvas.seeds is not self.seeds:  # another batch: what the last one's rows did not need is done too
-            self.seeds = step.canvas.seeds
-            self.meter.advance(self.each * self.begun - self.meter.done)
+            self.seeds, unneeded = step.canvas.seeds, self.each * self.begun - self.meter.done
             self.begun += 1
-        self.meter.advance()
+        self.meter.advance(1 + unneeded)
 
     def batch(self, graded: Graded) -> None:
         self.done += len(graded.records)

@@ -59,8 +59,8 @@ class RunFolder:
         for record in batch.records:
             self.files["items"].add(asdict(record))
         tokens = sum(record.first_eos for record in batch.records)
-        timing = {"index": batch.records[0].index, "items": len(batch.records), "new_tokens": tokens}
-        self.files["batches"].add({**timing, "seconds": round(batch.seconds, 3)})
+        what = {"index": batch.records[0].index, "items": len(batch.records), "process": self.processes.rank}
+        self.files["batches"].add({**what, "new_tokens": tokens, "seconds": round(batch.seconds, 3)})
 
     def gathered(self) -> tuple[list[Record], list[dict[str, Any]]]:
         """The lines of all processes. All must ask."""

@@ -5,6 +5,7 @@ summary = score(evaluation, card, Path("runs/first"))
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ def score(
     """The summary, which the folder then holds as well. With several processes each must call this."""
     group, watcher = group or Processes(), watcher or Watcher()
     settings = {**card["subject"], **card["protocol"]}
-    run = group.agree(lambda: RunFolder(folder, settings, group, overwrite=overwrite))
-    try:
+    with ExitStack() as stack:
+        run = group.agree(lambda: stack.enter_context(closing(RunFolder(folder, settings, group, overwrite=overwrite))))
         done = set().union(*group.gather(run.finished))
         left = evaluation.left(done, group.rank, group.world)
         watcher.begin(evaluation.forecast(left), len(done))
@@ -44,5 +45,3 @@ def score(
         group.gather(None)  # the others leave once all is under its name
         run.leave()
         return summary
-    finally:
-        run.close()
