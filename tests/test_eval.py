@@ -119,6 +119,21 @@ def test_progress_is_a_line_with_an_estimate_and_the_share_so_far(model, tmp_pat
     assert re.search(r"words(, \d+\.\d% of \d+ right)?: \d+ of 12, about \d+ s left", done.err)
 
 
+def test_programs_are_run_only_where_something_holds_them(model, tmp_path, monkeypatch):
+    from redraft.evals import sandbox
+
+    weak = sandbox.Tier(("seccomp",), ("read files",))
+    monkeypatch.setattr(sandbox, "tier", lambda: weak)
+    monkeypatch.setenv(sandbox.ALLOW_WEAK, "")  # put back afterwards, whatever is set meanwhile
+    asked = ("eval", "--task", "code", *SMALL, "--count", "1", "--model", model, "--out", tmp_path / "x")
+    done = run(*asked)
+    assert done.code == 2
+    assert "holds programs only weakly (weak: seccomp" in done.err
+    assert "--allow-weak-sandbox" in done.err
+    assert run(*asked, "--allow-weak-sandbox").code == 0
+    assert json.loads((tmp_path / "x" / "card.json").read_text())["protocol"]["sandbox"] == str(weak)
+
+
 # --- presets ---
 
 

@@ -7,6 +7,7 @@ items; the file of items is the same in every case.
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -82,6 +83,9 @@ def evaluate(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Programs run at the same time.  [default: one a core]")
     ] = None,
+    allow_weak_sandbox: Annotated[
+        bool, typer.Option("--allow-weak-sandbox", help="Run the model's programs where little holds them.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
@@ -132,6 +136,7 @@ def evaluate(
     plan = Plan.of(rule, length=length, steps=steps, block=block, steps_per_block=steps_per_block, reading=reading)
     check_device(device)
     check_free(out_folder, overwrite=overwrite)
+    held = sandbox_tier(allow_weak_sandbox) if chosen.runs_code else None
     items = items_of(chosen, subset, split=split, shots=shots, data=data)
     check_prompts([item.prompt for item in items])
     for note in plan.notes:
@@ -145,7 +150,7 @@ def evaluate(
             card = {
                 "subject": subject(evaluation, model=model, adapter=adapter, revision=revision),
                 "protocol": protocol(
-                    evaluation, split=split, subset=subset, shots=chosen.shots if shots is None else shots, sandbox=None
+                    evaluation, split=split, subset=subset, shots=chosen.shots if shots is None else shots, sandbox=held
                 ),
             }
             with watcher:
@@ -168,6 +173,21 @@ def evaluate(
     else:
         show(chosen.name, summary)
     err.print(f"[dim]items, card and summary saved in {plain(str(out_folder))}[/]")
+
+
+def sandbox_tier(allow_weak: bool) -> str:
+    """What holds generated programs here, in words; refused where that is little, unless it is allowed."""
+    from redraft.evals import sandbox
+
+    held = sandbox.tier()
+    if allow_weak:
+        os.environ[sandbox.ALLOW_WEAK] = "1"  # for the graders, however deep
+    elif not held.strong and not os.environ.get(sandbox.ALLOW_WEAK):
+        raise ValueError(
+            f"this task runs what the model writes, and this system holds programs only weakly ({held}): "
+            "--allow-weak-sandbox if you trust the model, or install bubblewrap"
+        )
+    return str(held)
 
 
 class Live(Watcher):

@@ -139,12 +139,11 @@ class Evaluation:
         workers: int | None = None,
         watch: Callable[[Step], None] = lambda step: None,
     ) -> Iterator[Graded]:
-        """Decode some batches, or all, and grade them meanwhile, in `workers` threads where the task runs code.
-
-        `watch` is shown every step.
+        """Decode some batches, or all, and grade them meanwhile; where the task runs code, `workers` at a time (one a
+        processor). `watch` is shown every step.
         """
-        workers = workers or ((cpu_count() or 1) if self.task.runs_code else 1)
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="grade")
+        threads = (workers or cpu_count() or 1) if self.task.runs_code else 1
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="grade")
         waiting: deque[Waiting] = deque()
         try:
             for batch in self.batches if batches is None else batches:

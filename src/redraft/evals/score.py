@@ -5,6 +5,7 @@ summary = score(evaluation, card, Path("runs/first"))
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def score(
 ) -> dict[str, Any]:
     """The summary, which the folder then holds as well. With several processes each must call this."""
     group, watcher = group or Processes(), watcher or Watcher()
+    workers = workers or max(1, (os.cpu_count() or 1) // group.world)
     settings = {**card["subject"], **card["protocol"]}
     with ExitStack() as stack:
         run = group.agree(lambda: stack.enter_context(closing(RunFolder(folder, settings, group, overwrite=overwrite))))
