@@ -44,9 +44,14 @@ LEXER = re.compile(
     |(?P<blank>\s+)""",
     re.VERBOSE,
 )
-SILENT = [r"\left", r"\right", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr", r"\big", r"\Big", r"\bigg", r"\Bigg", r"\displaystyle", r"\textstyle", r"\limits", r"\boxed", r"\quad", r"\qquad", r"\,", r"\;", r"\:", r"\!", r"\(", r"\)", r"\[", r"\]", r"\hfill", r"~"]  # of these nothing is worth comparing
+SILENT = (  # of these nothing is worth comparing
+    r"\left", r"\right", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr", r"\big", r"\Big", r"\bigg", r"\Bigg",
+    r"\displaystyle", r"\textstyle", r"\limits", r"\boxed", r"\quad", r"\qquad", r"\,", r"\;", r"\:", r"\!", r"\(",
+    r"\)", r"\[", r"\]", r"\hfill", "~",
+    "\\ ",
+)  # fmt: skip
 SAME = {  # other spellings of a sign
-    **dict.fromkeys([*SILENT, "\\ "], ""),
+    **dict.fromkeys(SILENT, ""),
     **dict.fromkeys((r"\dfrac", r"\tfrac", r"\cfrac"), r"\frac"),
     **dict.fromkeys((r"\dbinom", r"\tbinom"), r"\binom"),
     **dict.fromkeys((r"\cdot", r"\times", "×", "·", "∙", "⋅"), "*"),
@@ -60,20 +65,26 @@ SAME = {  # other spellings of a sign
     **dict.fromkeys((r"\varnothing", "∅"), r"\emptyset"),
     **dict.fromkeys((r"\wedge", r"\land", r"\lor", r"\vee", ";"), ","),
     **dict.fromkeys((r"\mathbb{R}", r"\mathbb R", "ℝ"), r"\reals"),
-    **dict(zip(["±", "∪", "∈", "√", "∞", "π", "θ", "%"], [r"\pm", r"\cup", r"\in", r"\sqrt", r"\infty", r"\pi", r"\theta", r"\%"], strict=True)),
-    **dict(zip([r"\lt", r"\gt", r"**", r"\lbrace", r"\rbrace", r"\lbrack", r"\rbrack"], [r"<", r">", r"^", r"\{", r"\}", r"[", r"]"], strict=True)),
-}
-COUNTED = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
+    "±": r"\pm", "∪": r"\cup", "∈": r"\in", "√": r"\sqrt", "∞": r"\infty", "π": r"\pi", "θ": r"\theta", "%": r"\%",
+    r"\lt": "<", r"\gt": ">", "**": "^", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]",
+}  # fmt: skip
+COUNTED = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+)  # fmt: skip
 NUMERALS = {word: str(number) for number, word in enumerate(COUNTED)}
 POWERS = {"²": "2", "³": "3"}
 PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 OPEN, CLOSE = {"(", "[", r"\{", r"\langle"}, {")", "]", r"\}", r"\rangle"}
-GREEK = frozenset(
-    [r"\alpha", r"\beta", r"\gamma", r"\delta", r"\epsilon", r"\varepsilon", r"\zeta", r"\eta", r"\theta", r"\iota", r"\kappa", r"\lambda", r"\mu", r"\nu", r"\xi", r"\rho", r"\sigma", r"\tau", r"\phi", r"\varphi", r"\chi", r"\psi", r"\omega", r"\Gamma", r"\Delta", r"\Theta", r"\Lambda", r"\Sigma", r"\Phi", r"\Psi", r"\Omega", r"\ell"]
-)
-FUNCTIONS = frozenset(
-    ["sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "ln", "exp", "min", "max", "gcd", "lcm", "abs", "sqrt"]
-)
+GREEK = frozenset({
+    r"\alpha", r"\beta", r"\gamma", r"\delta", r"\epsilon", r"\varepsilon", r"\zeta", r"\eta", r"\theta", r"\iota",
+    r"\kappa", r"\lambda", r"\mu", r"\nu", r"\xi", r"\rho", r"\sigma", r"\tau", r"\phi", r"\varphi", r"\chi", r"\psi",
+    r"\omega", r"\Gamma", r"\Delta", r"\Theta", r"\Lambda", r"\Sigma", r"\Phi", r"\Psi", r"\Omega", r"\ell",
+})  # fmt: skip
+FUNCTIONS = frozenset({
+    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "ln",
+    "exp", "min", "max", "gcd", "lcm", "abs", "sqrt",
+})  # fmt: skip
 SAID = {
     **dict.fromkeys(("and", "or"), ","),
     **dict.fromkeys(("degree", "degrees", "deg"), r"\degree"),

@@ -230,7 +230,11 @@ def _call(tree: Node, sample: int) -> Any:
 TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 ANALYTIC = {
     **{name: name for name in (*TRIGONOMETRIC, "sinh", "cosh", "tanh", "exp", "ln")},
-    **dict(arcsin="asin", arccos="acos", arctan="atan", abs="fabs", log="log10"),
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "abs": "fabs",
+    "log": "log10",
 }
 
 
