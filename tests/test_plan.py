@@ -67,7 +67,7 @@ def test_memory_is_what_was_said(case):
 
 def test_two_shallow_networks_foretell_a_deep_one():
     """Whichever pass is the worst at depth: in the shallow ones it is the guessing, with its wide logits."""
-    shape, settings = config(20, 256, vocabulary=20_000), Settings(length=1024, lora=Lora(rank=4))
+    shape, settings = config(20, 256, vocabulary=10_000), Settings(length=1024, lora=Lora(rank=4))
     few = planning._few(shape, torch.float32, parse("scope"), settings, 3)
     assert few.guessing > few.learning
     whole = planning._few(shape, torch.float32, parse("scope"), settings, 20)

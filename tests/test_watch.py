@@ -40,8 +40,8 @@ def test_a_log_without_a_file_is_kept_in_memory():
 
 
 def test_the_average_is_unbiased_and_passes_over_holes():
-    assert smooth([2.0, 2.0, 2.0]) == pytest.approx([2.0, 2.0, 2.0])
-    found = smooth([None, 4.0, None, 4.0])
+    assert smooth([2.0, 2.0, 2.0], 0.9) == pytest.approx([2.0, 2.0, 2.0])
+    found = smooth([None, 4.0, None, 4.0], 0.9)
     assert math.isnan(found[0])
     assert found[1:] == pytest.approx([4.0, 4.0, 4.0])
     assert smooth([0.0, 1.0], share=0.5) == pytest.approx([0.0, 2 / 3])

@@ -16,8 +16,6 @@ from redraft.commands.console import duration, err, loading, out, plain, progres
 
 if TYPE_CHECKING:
     from redraft.models import Model
-    from redraft.train.batch import Batch
-    from redraft.train.corrupt import Draft
     from redraft.train.data import Packed, Source
     from redraft.train.loop import Run
     from redraft.train.recipes import Recipe
@@ -71,6 +69,12 @@ def train(
     gradient_checkpointing: Annotated[
         bool, typer.Option("--gradient-checkpointing", help="Less memory, a third more time.")
     ] = False,
+    compiled: Annotated[
+        bool | None,
+        typer.Option(
+            "--compile/--no-compile", help="torch.compile the layers.  [default: large models, on one GPU each]"
+        ),
+    ] = None,
     shard: Annotated[
         bool, typer.Option("--shard", help="Cut the parameters over all processes (fully_shard).")
     ] = False,
@@ -115,11 +119,11 @@ def train(
     settings = Settings(
         steps=steps, batch=batch, accumulate=accumulate, length=LENGTH if length is None else length, lr=lr,
         warmup=warmup, weight_decay=weight_decay, clip=clip, seed=seed, save_every=save_every, keep=keep,
-        gradient_checkpointing=gradient_checkpointing, lora=lora, shard=shard,
+        gradient_checkpointing=gradient_checkpointing, compile=bool(compiled), lora=lora, shard=shard,
     )  # fmt: skip
     if measure and not plan:
         raise ValueError("--measure goes with --plan: it shows how long the run would take")
-    asked = Asked(model, dtype, device, rule, settings, length is not None)
+    asked = Asked(model, dtype, device, rule, settings, length is not None, compiled)
     if plan:
         return show_plan(asked, measure=measure)
     if data is None:
@@ -144,6 +148,7 @@ class Asked:
     recipe: Recipe
     settings: Settings
     length_given: bool
+    compiled: bool | None  # None: where it pays
 
     def load(self, device: Any) -> tuple[Model, Settings]:
         from redraft.models import load
@@ -213,6 +218,7 @@ def execute(asked: Asked, stream: Stream, folder: Path, *, report_to: str | None
             return show_finished(asked, stream, folder, finished, accelerator.num_processes)
     accelerator.wait_for_everyone()
     model, settings = asked.load(accelerator.device)
+    settings = replace(settings, compile=compiles(asked, model, accelerator))
     spare_threads(model)
     run = Run(
         model, stream.open(model, settings), asked.recipe, settings, out=folder, accelerator=accelerator,
@@ -242,12 +248,31 @@ def execute(asked: Asked, stream: Stream, folder: Path, *, report_to: str | None
         out.print(plain(str(result)))
 
 
+def compiles(asked: Asked, model: Model, accelerator: Any) -> bool:
+    from redraft.train import parallel
+    from redraft.train.compiled import can_compile, pays
+
+    device, spread = accelerator.device, parallel.kind(accelerator) in ("FSDP", "DEEPSPEED")
+    if asked.compiled and spread:
+        raise ValueError(
+            f"compiled layers cannot be sharded, as {parallel.kind(accelerator)} does: leave out --compile"
+        )
+    if asked.compiled and not can_compile(device):
+        raise ValueError(f"--compile needs a C compiler, and Triton on a GPU: on this {device.type} leave it out")
+    if asked.compiled is not None:
+        return asked.compiled
+    return not (spread or asked.settings.shard) and pays(device, parameters_of(model))
+
+
+def parameters_of(model: Model) -> int:
+    return sum(one.numel() for one in model.network.parameters())
+
+
 def spare_threads(model: Model) -> None:
     """Small matrices gain nothing from a second thread, and where other programs run it made them 40 times slower."""
     import torch
 
-    parameters = sum(one.numel() for one in model.network.parameters())
-    if model.device.type == "cpu" and parameters < FEW and "OMP_NUM_THREADS" not in os.environ:
+    if model.device.type == "cpu" and parameters_of(model) < FEW and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
 
 
@@ -342,26 +367,10 @@ def show_preview(asked: Asked, stream: Stream) -> None:
 
     model, settings = asked.load(asked.device)
     batch = collate(stream.open(model, settings).take(settings.rows(1)), pad_id=model.pad_id).to(model.device)
-    draft = drafted(model, batch, asked.recipe, settings)
+    draft = asked.recipe.draft(
+        model, batch, mask_id=model.mask_id, step=0, steps=settings.steps, seeds=batch.seeds(settings.seed)
+    )
     preview(batch, draft, model.pieces, eos_ids=model.eos_ids, console=out)
-
-
-def drafted(model: Model, batch: Batch, recipe: Recipe, settings: Settings) -> Draft:
-    from redraft.train.corrupt import Draft
-    from redraft.train.recipes import MDM, XDLM, Scope
-    from redraft.train.scope import make_draft
-    from redraft.train.xdlm import noise_rows
-
-    seeds = batch.seeds(settings.seed)
-    if isinstance(recipe, XDLM):
-        noised = noise_rows(batch, recipe.k1, seeds, mask_id=model.mask_id, vocabulary=model.vocab_size).tokens
-        masked = (noised == model.mask_id) & batch.eligible
-        random = (noised != batch.tokens) & ~masked
-        return Draft(noised, random, masked, random, random.any(-1))
-    scope = recipe if isinstance(recipe, Scope) else Scope(self_condition=0.0)
-    if isinstance(recipe, MDM):
-        scope = replace(scope, rates=recipe.rates)
-    return make_draft(model, batch, scope, mask_id=model.mask_id, step=0, steps=settings.steps, seeds=seeds)
 
 
 def show_plan(asked: Asked, *, measure: bool) -> None:
@@ -371,8 +380,8 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
 
     from redraft.train import plan as planning
 
-    config, own = planning.shape_of(asked.model)
-    dtype = own if asked.dtype == "auto" else getattr(torch, asked.dtype, None)
+    config, stated = planning.shape_of(asked.model)
+    dtype = stated if asked.dtype == "auto" else getattr(torch, asked.dtype, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"--dtype is auto, bfloat16, float32 or float64, not {asked.dtype!r}")
     settings = asked.fitted(config.context)
@@ -387,10 +396,9 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
         return f"{size / 2**30:.1f} GiB" if size > 2**28 else f"{size / 2**20:.1f} MiB"
 
     memory = plan.memory
-    table.add_row(
-        "model", f"{plain(asked.model)}, {plan.audit.total:,} parameters, {str(dtype).removeprefix('torch.')}"
-    )
-    table.add_row("trained", f"{plan.audit.trainable:,} parameters")
+    own = plan.audit.total - (plan.audit.trainable if settings.lora else 0)
+    table.add_row("model", f"{plain(asked.model)}, {own:,} parameters, {str(dtype).removeprefix('torch.')}")
+    table.add_row("trained", f"{plan.audit.trainable:,} parameters" + (" of an adapter" if settings.lora else ""))
     for target, names in plan.audit.matched.items():
         table.add_row("", f"{target}: {len(names)} modules")
     table.add_row("recipe", plain(repr(asked.recipe)))

@@ -22,6 +22,7 @@ from redraft.train.ask import innermost
 # With and without gradients, masks and a first layer's inputs, of one length and of any: a dozen graphs are legitimate,
 # and past the limit (8, as torch has it) blocks would silently run as if they were not compiled.
 GRAPHS = 32
+LARGE = 500_000_000  # parameters
 
 
 def can_compile(device: torch.device) -> bool:
@@ -30,6 +31,11 @@ def can_compile(device: torch.device) -> bool:
 
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     return compiler is not None and (device.type == "cpu" or (device.type == "cuda" and has_triton()))
+
+
+def pays(device: torch.device, parameters: int) -> bool:
+    """Whether a run that says nothing is compiled: a minute's work that a small model would not win back."""
+    return device.type == "cuda" and parameters > LARGE and can_compile(device)
 
 
 def blocks_of(network: Any) -> list[nn.Module]:

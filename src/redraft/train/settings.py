@@ -44,6 +44,8 @@ class Settings:
                 raise ValueError(f"{name} is a number above 0, not {value!r}")
         if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
             raise ValueError(f"weight_decay is 0 or more, not {self.weight_decay!r}")
+        if self.compile and self.shard:
+            raise ValueError("compiled layers cannot be sharded: leave out either compile or shard")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas are two numbers in [0, 1), not {self.betas!r}")
 

@@ -73,7 +73,7 @@ def headline(record: Record) -> str:
     return ", ".join([*said, f"{record['tokens_per_second']:,.0f} tokens/s"])
 
 
-def smooth(values: list[float | None], share: float = 0.9) -> list[float]:
+def smooth(values: list[float | None], share: float) -> list[float]:
     """An exponential average that starts unbiased and passes over steps without a value."""
     total = weight = 0.0
     found = []
@@ -92,6 +92,7 @@ def curves(records: list[Record], path: Path, *, title: str) -> bool:
     except ImportError:
         return False
     steps = [record["step"] for record in records]
+    share = 1 - 1 / (1 + len(steps) / 20)  # a twentieth of the run is averaged, however long it is
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     FigureCanvasAgg(figure)  # no pyplot: it would look for a screen
     figure.suptitle(title)
@@ -102,10 +103,10 @@ def curves(records: list[Record], path: Path, *, title: str) -> bool:
         axes.plot(
             steps, [math.nan if value is None else value for value in values], ".", ms=2, alpha=0.35, color=colour
         )
-        axes.plot(steps, smooth(values), color=colour, label=label)
+        axes.plot(steps, smooth(values, share), color=colour, label=label)
 
-    draw(losses, "loss", "tab:blue", "all")
     draw(losses, "loss_masked", "tab:gray", "masked")
+    draw(losses, "loss", "tab:blue", "all")
     losses.set_title("loss")
     draw(commits, "loss_wrong", "tab:red", "wrong commits")
     draw(commits, "loss_right", "tab:green", "right commits")
@@ -124,6 +125,7 @@ def curves(records: list[Record], path: Path, *, title: str) -> bool:
     norm.set_title("gradient norm, before clipping")
     draw(heat, "temperature", "tab:brown")
     heat.set_title("temperature")
+    heat.set_ylim(0, 1.2 * max([record["temperature"] or 0 for record in records], default=0) or 1)
     draw(speed, "tokens_per_second", "tab:cyan")
     speed.set_title("tokens per second")
     for axes in (losses, commits, errors):
