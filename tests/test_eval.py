@@ -177,6 +177,29 @@ def test_presets_are_what_was_published():
     )
 
 
+PAGE = (Path(__file__).parents[1] / "docs" / "evaluating.md").read_text()
+
+
+def test_the_page_on_evaluating_lists_the_presets():
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| ([\w, ]+) \| (\w+) \| (\d+) \| (\w+) \| (\d+).* \| `(\w+)` \|$", PAGE, flags=re.M
+    )
+    listed = {
+        (name, task): Preset(template == "chat", int(length), int(steps), None if block == "whole" else int(block), eos)
+        for name, tasks, template, length, block, steps, eos in rows
+        for task in tasks.split(", ")
+    }
+    written = {(name, task): one for name, tasks in PRESETS.items() for task, one in tasks.items()}
+    assert listed == {key: one for key, one in written.items() if key[1] != "gsm8k-answer-first"}
+
+
+def test_the_code_of_the_page_runs(monkeypatch, capsys):
+    monkeypatch.setattr("redraft.load", lambda name: random_llada())
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
+    exec(compile(code, "evaluating.md", "exec"), {})
+    assert re.match(r"\d+ ", capsys.readouterr().out)
+
+
 # --- compare ---
 
 
