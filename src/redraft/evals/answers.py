@@ -43,10 +43,10 @@ def boxed(text: str) -> str | None:
 
 def _braced(text: str, start: int) -> str | None:
     depth = 0
-    for place in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[place], 0) if text[place - 1] != "\\" else 0
+    for match in re.finditer(r"\\.|[{}]", text[start:], re.S):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
         if depth == 0:
-            return text[start + 1 : place]
+            return text[start + 1 : start + match.start()]
     return None
 
 
