@@ -42,6 +42,7 @@ def pretrain(
     shape: Annotated[str, typer.Option(help="bundled (6.8 million parameters) or tiny.")] = "bundled",
     vocabulary: Annotated[int, typer.Option(min=300, max=2000, help="Entries of the tokenizer.")] = 1536,
     init: Annotated[Path | None, typer.Option(help="Weights and tokenizer of an earlier run's model.")] = None,
+    optimizer: Annotated[str, typer.Option(help="muon or adamw.")] = "muon",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     processes: Annotated[int | None, typer.Option(help="Writing examples.  [default: all cores]")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda.  [default: the best there is]")] = None,
@@ -52,7 +53,7 @@ def pretrain(
 
     compiled = device == "cuda" or (device is None and _has_gpu())
     settings = Pretraining(
-        steps=steps, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed,
+        steps=steps, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed, optimizer=optimizer,
         compile=compiled, stop_after=stop_after,
     )  # fmt: skip
     names = tuple(name.strip() for name in tasks.split(",") if name.strip())
@@ -71,8 +72,8 @@ def pretrain(
     read = sum(shelf.tokens.size for shelf in shelves if not shelf.start)
     out.print(f"{told:,} tokens of conversations, {read:,} of prose")
     asked = {
-        "tasks": names,
-        "text": text and text.name,
+        "tasks": list(names),
+        "text": text and str(text),
         "examples": examples,
         "first": first,
         "init": init and str(init),

@@ -94,7 +94,7 @@ def _make(job: tuple[Path, tuple[str, ...], int, int]) -> dict[int, tuple[np.nda
     tokenizer = Tokenizer.from_file(str(path))
     marks = Marks.of(tokenizer.get_vocab())
     found: dict[int, list[tuple[list[int], int]]] = {}
-    for messages in map(Generated(tasks, first).messages, range(count)):
+    for messages in map(Generated(tasks).messages, range(first, first + count)):
         prompt, answer = encoded(messages, tokenizer, marks)
         start = -(-len(prompt) // STEP) * STEP
         fill = RESPONSE - len(answer) - 1

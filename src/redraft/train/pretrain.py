@@ -41,6 +41,7 @@ class Pretraining:
     weight_decay: float = 0.05
     clip: float = 1.0
     prose: float = 0.2  # of the forward passes are of prose, if there is any
+    optimizer: str = "muon"
     seed: int = 0
     save_every: int = 500
     log_every: int = 20
@@ -220,6 +221,12 @@ def optimizers(network: Any, settings: Pretraining) -> list[Any]:
     chosen = {id(one) for one in inside}
     rest = [one for one in network.parameters() if id(one) not in chosen]
     fused = rest[0].device.type == "cuda"
+    if settings.optimizer == "adamw":
+        return [
+            torch.optim.AdamW(
+                network.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=fused
+            )
+        ]
     return [
         torch.optim.Muon(inside, lr=settings.lr, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(rest, lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=fused),
