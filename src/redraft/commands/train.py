@@ -104,6 +104,7 @@ def train(
 ) -> None:
     """Post-train a model on its own mistakes (SCOPE), or with another recipe."""
     from redraft.models.adapters import Lora
+    from redraft.models.devices import check_device
     from redraft.train.data import open_source
     from redraft.train.recipes import parse
     from redraft.train.settings import Settings
@@ -126,6 +127,7 @@ def train(
     asked = Asked(model, dtype, device, rule, settings, length is not None, compiled)
     if plan:
         return show_plan(asked, measure=measure)
+    check_device(device)
     if data is None:
         raise ValueError("there is nothing to learn from: give --data, as --data texts.jsonl")
     check_tracker(report_to)
@@ -378,6 +380,7 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     import torch
     from rich.table import Table
 
+    from redraft.models.devices import check_device
     from redraft.train import plan as planning
 
     config, stated = planning.shape_of(asked.model)
@@ -388,11 +391,13 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     plan = planning.make_plan(config, dtype, asked.recipe, settings, world=world)
     where = asked.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if where.partition(":")[0] not in ("cpu", "cuda", "mps"):  # it need not be here: a plan may be for another machine
+        raise ValueError(f"--device is cpu, cuda or mps, not {where!r}")
     gpu = not where.startswith("cpu") or (asked.device is None and planning.is_large(plan))
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim")
 
-    def gib(size: float) -> str:
+    def gib(size: int) -> str:
         return f"{size / 2**30:.1f} GiB" if size > 2**28 else f"{size / 2**20:.1f} MiB"
 
     memory = plan.memory
@@ -410,6 +415,7 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     table.add_row("", f"weights {gib(memory.weights)}, gradients {gib(memory.gradients)}")
     table.add_row("", f"AdamW {gib(memory.averages)}, activations and logits {gib(memory.activations)}")
     if measure:
+        check_device(where)
         seconds = planning.measure_rate(config, dtype, asked.recipe, settings, torch.device(where))
         whole = seconds * settings.accumulate * settings.steps
         table.add_row("time", f"[bold]{duration(whole)}[/] (measured on this {where}: {seconds:.3g} s a micro-batch)")
