@@ -5,6 +5,7 @@ Import nothing of redraft here: its shapes are checked by a hook that pytest ins
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -15,3 +16,13 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="module")
+def unchecked_shapes():
+    """For modules that take tens of thousands of steps: checked shapes make a step five times as slow."""
+    from jaxtyping import config
+
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from redraft.decoding import Canvas, Reading, Step, derive
+from redraft.decoding import Canvas, Reading, Sampler, Step, derive, walk
+from redraft.samplers import parse
 
 VOCABULARY = 16
 EOS = (12, 13)  # end-of-text, end-of-turn
@@ -21,6 +22,7 @@ PAD = EOS[0]  # as in LLaDA
 MASK = 14  # not the last id, so that nothing can count on that
 ORDINARY = range(12)
 READING = Reading(eos_ids=EOS)
+NO_EOS = replace(READING, eos="none")
 
 
 def scramble(x: Tensor) -> Tensor:
@@ -40,10 +42,17 @@ class Chaos:
     eos: float = 0.0  # added to the logits of both end tokens
     deaf: bool = False  # hear nothing: logits depend on the position alone
 
-    def __call__(self, tokens, *, attend=None, positions=None, columns=slice(None)):
+    def __call__(self, tokens, *, attend=None, positions=None, columns=slice(None), soft=None):
         rows, width = tokens.shape
         positions = torch.arange(width).expand(rows, width) if positions is None else positions
         sound = scramble(scramble(tokens * 1009 + positions) + self.seed)
+        if soft is not None:  # a mixture sounds like none of its parts, but one of a single part like that part
+            ids, weights = soft[:2]
+            parts = scramble(scramble(ids * 1009 + positions[:, columns, None]) + self.seed)
+            shares = (weights.double() * 2**20).round().long()
+            mixed = torch.where(weights == 1, parts, parts * shares).sum(-1)
+            sound = sound.clone()
+            sound[:, columns] = mixed
         attend = torch.ones_like(tokens, dtype=torch.bool) if attend is None else attend
         attend = attend[:, None, :] if attend.ndim == 2 else attend
         heard = torch.where(attend, sound[:, None, :], 0).sum(-1)
@@ -63,7 +72,7 @@ class Script:
     start: int
     made: int = 0
 
-    def __call__(self, tokens, *, attend=None, positions=None, columns=slice(None)):
+    def __call__(self, tokens, *, columns=slice(None), **context):
         script, self.made = self.calls[self.made], self.made + 1
         logits = torch.zeros(len(tokens), tokens.shape[1], VOCABULARY, dtype=torch.float64)
         for position, given in enumerate(script):
@@ -84,7 +93,6 @@ class Spy:
 
     def __call__(self, tokens, **context):
         self.asked.append({"tokens": tokens.clone(), **context})
-        context.pop("soft", None)
         return self.model(tokens, **context)
 
 
@@ -106,3 +114,23 @@ def pin(canvas: Canvas, given: dict[tuple[int, int], int]) -> Canvas:
 def responses(steps: Sequence[Step]) -> list[list[list[int]]]:
     """The response after each step: [step][row][position]."""
     return [step.result.response.tolist() for step in steps]
+
+
+def go(
+    sampler: Sampler | str,
+    model,
+    length: int,
+    steps: int,
+    block: int | None = None,
+    *,
+    prompts: Sequence[Sequence[int]] = ((3, 1, 4),),
+    reading: Reading = NO_EOS,
+) -> list[Step]:
+    """A whole walk."""
+    sampler = parse(sampler) if isinstance(sampler, str) else sampler
+    return list(walk(model, fresh(length, prompts), sampler, steps=steps, block=block, reading=reading))
+
+
+def decode(*arguments, **options) -> list[list[list[int]]]:
+    """The response after each step of a whole walk."""
+    return responses(go(*arguments, **options))

@@ -1,18 +1,23 @@
 """The transitions a sampler makes are exactly those it declares: none besides, and each of them somewhere."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 import redraft.samplers
 from fakes import EOS, MASK, ORDINARY, READING, Chaos, fresh, pin
-from redraft.decoding import Block, Clock, Denoise, Step, walk
+from redraft.decoding import Block, Clock, Denoise, Sampler, Step, walk
 from test_contract import samplers
+
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 MODELS = [
     Chaos(seed, preserve=preserve, eos=eos) for seed, (preserve, eos) in enumerate([(0, 0), (3, 0), (0, 1), (5, 2)])
 ]
 MODELS += [Chaos(4, spread=20), Chaos(5, spread=60)]  # sure of themselves, as thresholds want
-SHAPES = [(8, 8, None), (8, 4, 4), (9, 6, 3), (12, 6, None)]
+SHAPES = [(8, 8, None), (8, 4, 4), (9, 6, 3), (12, 6, None), (20, 20, None)]
+ENOUGH = 4  # walks without a forbidden transition; a declared one is waited for longer
 
 
 def transitions(before: Block, after: Block) -> set[str]:
@@ -23,20 +28,21 @@ def transitions(before: Block, after: Block) -> set[str]:
     return {kind for kind, where in kinds.items() if where.any()}
 
 
-def steps_of(sampler) -> list[Step]:
+def walks(sampler: Sampler) -> Iterator[list[Step]]:
     canvas = [fresh(9, [[1, 2], [3], [4, 5, 6]]), pin(fresh(9, [[7]]), {(0, 2): 5, (0, 7): EOS[0]})]
-    taken = []
     for model in MODELS:
         for length, steps, block in SHAPES:
             given = canvas[length % 2] if length == 9 else fresh(length, [[1], [2, 3]], seed=steps)
-            taken += walk(model, given, sampler, steps=steps, block=block, reading=READING)
-    return taken
+            yield list(walk(model, given, sampler, steps=steps, block=block, reading=READING))
 
 
 @samplers
 def test_walks_make_exactly_the_declared_transitions(notation):
-    sampler = redraft.samplers.parse(notation)
-    made = set().union(*(transitions(step.before, step.after) for step in steps_of(sampler)))
+    sampler, made = redraft.samplers.parse(notation), set()
+    for number, steps in enumerate(walks(sampler)):
+        made |= set().union(*(transitions(step.before, step.after) for step in steps))
+        if number >= ENOUGH and made == sampler.channels:
+            break
     assert made == sampler.channels
 
 
@@ -45,10 +51,10 @@ def test_no_state_leads_a_step_to_an_undeclared_transition(notation):
     """A canvas may be edited between steps, so the promise holds from states that no schedule leads to."""
     sampler = redraft.samplers.parse(notation)
     generator = torch.Generator().manual_seed(0)
-    for seed in range(40):
+    for seed in range(24):
         start = fresh(8, [[1, 2]] * 3, seed=seed).window(2, 10)
         tokens = torch.randint(len(ORDINARY), start.tokens.shape, generator=generator)
-        shown = torch.rand(tokens.shape, generator=generator) < seed / 40
+        shown = torch.rand(tokens.shape, generator=generator) < seed / 24
         block = sampler.begin(start).write(torch.where(shown, tokens, MASK))
         clock = Clock.at(1 + seed % 4, 4, 0, 3, torch.device("cpu"))
         canvas = fresh(8, [[1, 2]] * 3, seed=seed).place(block, 2)

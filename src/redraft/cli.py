@@ -17,7 +17,9 @@ from redraft.commands.console import err, plain, write
 from redraft.commands.demo import demo
 from redraft.commands.doctor import doctor
 from redraft.commands.eval import evaluate
+from redraft.commands.frequencies import frequencies
 from redraft.commands.generate import generate
+from redraft.commands.lm_eval import lm_eval
 from redraft.commands.pretrain import pretrain
 from redraft.commands.samplers import samplers
 from redraft.commands.train import train
@@ -36,9 +38,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: long options whole, brackets kept
 )
-for command in (generate, train, pretrain, samplers, doctor, compare, demo):
+for command in (generate, train, pretrain, samplers, frequencies, doctor, compare, demo):
     app.command()(command)
 app.command("eval")(evaluate)
+app.command("lm-eval", context_settings={"ignore_unknown_options": True}, add_help_option=False)(lm_eval)
 
 
 def _version(wanted: bool) -> bool:

@@ -20,7 +20,8 @@ from redraft.decoding.reading import Prediction, Reading, predict
 from redraft.decoding.sampler import Sampler, Stage
 from redraft.shapes import Bool, Float, Int
 
-Soft = tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"]]  # token ids and their weights, in place of hard tokens
+# Token ids and their weights, in place of hard tokens; with True, mixtures as long as their parts are on average.
+Soft = tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"]] | tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"], bool]
 
 
 @runtime_checkable

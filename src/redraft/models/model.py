@@ -82,19 +82,22 @@ class Model:
         attend: Bool[Tensor, "b n"] | Bool[Tensor, "b n n"] | None = None,
         positions: Int[Tensor, "r n"] | None = None,
         columns: slice | Int[Tensor, "w"] = slice(None),
-        soft: tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"]] | None = None,
+        soft: tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"]]
+        | tuple[Int[Tensor, "b w k"], Float[Tensor, "b w k"], bool]
+        | None = None,
     ) -> Float[Tensor, "b w v"]:
         """Logits at `columns`. `attend`: keys that may be seen, or (query, key) pairs; None is everything.
 
-        `soft` = (ids, weights) puts weighted mixtures of embeddings in the place of the tokens at `columns`.
+        `soft` = (ids, weights) puts weighted mixtures of embeddings in the place of the tokens at `columns`; with a
+        third part, True, each is brought to the length that its parts have on average.
         """
         device = self.device
         tokens = tokens.to(device)
         where = columns if isinstance(columns, slice) else columns.to(device)
         content = {"input_ids": tokens}
         if soft is not None:
-            ids, weights = (part.to(device) for part in soft)
-            content = {"inputs_embeds": self._mix(tokens, where, ids, weights)}
+            ids, weights = (part.to(device) for part in soft[:2])
+            content = {"inputs_embeds": self._mix(tokens, where, ids, weights, keep_length=soft[2:] == (True,))}
         output = self.network(
             **content,
             attention_mask=None if attend is None else attend.to(device),
@@ -109,12 +112,18 @@ class Model:
         columns: slice | Int[Tensor, "w"],
         ids: Int[Tensor, "b w k"],
         weights: Float[Tensor, "b w k"],
+        *,
+        keep_length: bool,
     ) -> Float[Tensor, "b n d"]:
         embed = self.network.get_input_embeddings()
         hidden = embed(tokens)
-        choices = embed(ids)
         wide = torch.promote_types(hidden.dtype, torch.float32)  # a bfloat16 sum of many small weights drifts
-        hidden[:, columns] = torch.einsum("bwk,bwkd->bwd", weights.to(wide), choices.to(wide)).to(hidden.dtype)
+        choices, weights = embed(ids).to(wide), weights.to(wide)
+        mixed = torch.einsum("bwk,bwkd->bwd", weights, choices)
+        if keep_length:
+            lengths = (weights * choices.norm(dim=-1)).sum(-1, keepdim=True)
+            mixed = mixed * (lengths / mixed.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(wide).tiny))
+        hidden[:, columns] = mixed.to(hidden.dtype)
         return hidden
 
     @cached_property

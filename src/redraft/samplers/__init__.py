@@ -1,14 +1,20 @@
 """The samplers, one file each. Importing this package registers them all; a new one needs one line here."""
 
 from redraft.decoding import SAMPLERS, Sampler
+from redraft.samplers.adaptive import Adaptive
+from redraft.samplers.core import CoRe
 from redraft.samplers.corrective import Corrective
 from redraft.samplers.d3im import D3IM
 from redraft.samplers.dream import Dream
 from redraft.samplers.editing import Editing
 from redraft.samplers.factor import Factor
+from redraft.samplers.pc import PC
 from redraft.samplers.proseco import ProSeCo
 from redraft.samplers.rcr import RCR
 from redraft.samplers.remdm import ReMDM
+from redraft.samplers.remedi import RemeDi
+from redraft.samplers.soft import Soft
+from redraft.samplers.spd import SPD
 from redraft.samplers.t2m import T2M
 from redraft.samplers.threshold import Threshold
 from redraft.samplers.tolerator import Tolerator
@@ -28,16 +34,22 @@ def parse(text: str) -> Sampler:
 
 __all__ = [
     "D3IM",
+    "PC",
     "RCR",
+    "SPD",
     "T2M",
     "WINO",
     "XDLM",
+    "Adaptive",
+    "CoRe",
     "Corrective",
     "Dream",
     "Editing",
     "Factor",
     "ProSeCo",
     "ReMDM",
+    "RemeDi",
+    "Soft",
     "Threshold",
     "Tolerator",
     "Unmask",

@@ -1,4 +1,4 @@
-"""Threshold decoding with token editing: reveal what is sure, overwrite what a surer rival contradicts, until all rests.
+"""Threshold decoding with token editing: reveal what is sure, overwrite what a sure rival contradicts, until all rests.
 
 LLaDA2.1 (inclusionAI, 2026), `generate` of its model files: each pass over a block writes every mask of probability
 above `th`, or the surest, and overwrites visible tokens whose different argmax is above `th_edit`. A full block is

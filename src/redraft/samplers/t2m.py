@@ -6,7 +6,7 @@ last pass (logit_diff). Of the suspects the worst are masked, a quarter of the b
 position `max_per_pos` times. A full block is passed over until nothing is suspect, `max_post` times at most; `steps`
 sets nothing.
 Differs from the reference: that runs on LLaDA2.1, here a plain model sees the whole canvas, blocks count from the
-response's start, and end tokens end nothing; counts last for the block, where there they are forgotten once it is empty.
+response's start, and end tokens end nothing; counts last for the block, and there until it is empty.
 """
 
 from __future__ import annotations
