@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 
 import pytest
@@ -85,7 +86,7 @@ class Together(Processes):
 
     def gather(self, mine):
         barrier, slots = self.board
-        slots[self.rank] = json.loads(json.dumps(mine)) if not isinstance(mine, set) else set(mine)
+        slots[self.rank] = deepcopy(mine)
         barrier.wait()
         found = list(slots)
         barrier.wait()

@@ -99,9 +99,8 @@ class Evaluation:
 
     @cached_property
     def batches(self) -> list[list[int]]:
-        """Places in the list of items, the longest prompts first: what does not fit is noticed at once."""
-        order = sorted(range(len(self.items)), key=lambda index: (-len(self.encoded[index]), index))
-        return [order[first : first + self.batch_size] for first in range(0, len(order), self.batch_size)]
+        """Places in the list of items."""
+        return buckets(self.encoded, self.batch_size)
 
     def left(self, done: Collection[int], rank: int = 0, world: int = 1) -> list[list[int]]:
         """The batches that are not all done, or every world-th of them; where an item is missing, all are decoded."""
@@ -233,6 +232,12 @@ def evaluate(
     whole = Evaluation(model, task, items, plan, seed, batch_size, chat, filter)
     found = [record for batch in whole.run(workers=workers) for record in batch.records]
     return sorted(found, key=lambda record: record.index)
+
+
+def buckets(encoded: Sequence[Sequence[int]], batch_size: int) -> list[list[int]]:
+    """Batches of prompts of like length, the longest first: what does not fit is noticed at once."""
+    order = sorted(range(len(encoded)), key=lambda index: (-len(encoded[index]), index))
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def cut(text: str, until: Sequence[str]) -> str:
