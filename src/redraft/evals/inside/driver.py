@@ -18,7 +18,8 @@ from typing import Any, TypedDict
 
 from .confine import Refused, Terms, confine
 from .joined import SAFE, split
-from .wire import Ended, Exited, Peer, resolve
+from .values import resolve
+from .wire import Ended, Peer
 from .worker import Uncompilable
 
 SAID = 2000  # characters of an error that are kept
@@ -57,10 +58,12 @@ def judge(job: Job, peer: Peer) -> tuple[str, str]:
     """The verdict, and what there is to say about it."""
     try:
         _judge(job, peer)
+        if peer.lost:
+            raise Ended("the program is gone")
     except Ended as ended:
         return "killed", str(ended)
-    except Exited as exited:
-        return "killed", f"the program raised {exited}"
+    except (SystemExit, KeyboardInterrupt) as exited:
+        return "killed", f"the program raised {type(exited).__name__}"
     except MemoryError:
         return "memory", "MemoryError"
     except BaseException as wrong:
@@ -76,7 +79,7 @@ def _judge(job: Job, peer: Peer) -> None:
     if whole:
         with suppress(SyntaxError, ValueError, MemoryError, RecursionError):  # the worker says what is wrong with it
             program, tests, trusted = split(program)
-    peer.ask("load", program, "__main__" if whole else "solution")
+    peer.ask("load", program, "solution" if tests else "__main__")
     if not tests:
         return peer.ask("alive")
     if not trusted:
@@ -99,7 +102,7 @@ class Names(dict[str, Any]):
 
     def __init__(self, peer: Peer, tested: set[str], trusted: bool) -> None:
         safe = {name: held for name, held in vars(builtins).items() if name in SAFE}
-        super().__init__(__builtins__=builtins if trusted else safe, __name__="tests")
+        super().__init__(__builtins__=builtins if trusted else safe, __name__="__main__")
         self.peer = peer
         self.tested = tested  # builtins that are the program's own
 
@@ -120,13 +123,14 @@ def _call(function: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def _trusts(home: str, name: str) -> bool:
+    """Whole modules, and what they define themselves: no way leads from there to other modules."""
     if home == "builtins":
         return isinstance(getattr(builtins, name, None), type)
-    return home in MODULES
+    return home in MODULES and name[:1] != "_" and "." not in name
 
 
 def _trusts_harmless(home: str, name: str) -> bool:
-    return (home == "builtins" and name in SAFE) or home in HARMLESS_MODULES
+    return name in SAFE if home == "builtins" else home in HARMLESS_MODULES and _trusts(home, name)
 
 
 def _harmless(home: str, name: str) -> Any:

@@ -87,9 +87,15 @@ def _asserts(body: list[ast.stmt]) -> int | None:
     for place in range(len(body) - 1, -1, -1):
         if not _harmless(body[place], defined):
             break
-        if any(isinstance(node, ast.Assert) for node in ast.walk(body[place])):
-            start = place
+        asserting = any(isinstance(node, ast.Assert) for node in ast.walk(body[place]))
+        if asserting or (start == place + 1 and not _names(body[place], ast.Store) & _names(body[:place], ast.Load)):
+            start = place  # what is bound before an assert goes with it, unless the program uses it too
     return start
+
+
+def _names(part: ast.stmt | list[ast.stmt], context: type) -> set[str]:
+    nodes = ast.walk(part if isinstance(part, ast.stmt) else ast.Module(part, []))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
 def _harmless(statement: ast.stmt, defined: set[str]) -> bool:
@@ -102,7 +108,7 @@ def _harmless_part(node: ast.AST, defined: set[str]) -> bool:
     if isinstance(node, ast.Attribute):
         return not node.attr.startswith("_")
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        return node.id in SAFE or not (hasattr(builtins, node.id) or node.id.startswith("__"))
+        return node.id in SAFE or node.id == "__name__" or not (hasattr(builtins, node.id) or node.id.startswith("__"))
     if isinstance(node, ast.Name):
         return node.id not in defined and not hasattr(builtins, node.id)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "type":

@@ -7,7 +7,8 @@ import types
 from typing import Any
 
 from .confine import Terms, confine
-from .wire import OPERATIONS, Ended, Peer
+from .remote import OPERATIONS
+from .wire import Ended, Peer
 
 UNCOMPILABLE = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError, UnicodeError)
 
