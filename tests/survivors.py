@@ -1,4 +1,4 @@
-"""A training run as a process that tests kill. No pytest in here: a fork server loads it once for all lives of a run."""
+"""A training run as a process that tests kill. No pytest in here: a fork server loads it once for all lives."""
 
 import os
 from pathlib import Path

@@ -58,7 +58,7 @@ def test_killed_at_random_moments_it_ends_bit_identically(tmp_path, processes, c
     for _ in range(8):
         process = born(processes, out, data, options)
         if moments.random() < 0.7:  # after a step or some, otherwise perhaps before the first
-            wait_for_a_step(process, out / "log.jsonl")
+            wait_for_a_step(process.is_alive, out / "log.jsonl")
         process.join(moments.uniform(0, 0.7))
         if process.exitcode is None:
             process.kill()
@@ -79,12 +79,12 @@ def test_killed_at_random_moments_it_ends_bit_identically(tmp_path, processes, c
     assert not list((out / "checkpoints").glob(".step-*"))
 
 
-def wait_for_a_step(process, log):
+def wait_for_a_step(alive, log):
     def size():
         return log.stat().st_size if log.exists() else 0
 
     before = size()
-    while process.is_alive() and size() <= before:
+    while alive() and size() <= before:
         time.sleep(0.01)
 
 
@@ -97,11 +97,12 @@ def log_of(out):
 def test_the_command_goes_on_after_a_kill(tmp_path):
     random_llada().save_pretrained(tmp_path / "model")
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(one) + "\n" for one in TEXTS))
-    plain = ("train", "--model", tmp_path / "model", "--data", tmp_path / "data.jsonl", "--rank", "4", "--device", "cpu",
-             "--length", "64", "--steps", "40", "--save-every", "1", "--lr", "0.01", "--warmup", "2")  # fmt: skip
+    given = ("--model", tmp_path / "model", "--data", tmp_path / "data.jsonl", "--device", "cpu")
+    brief = ("--length", "64", "--steps", "40", "--rank", "4", "--save-every", "1", "--lr", "0.01")
+    plain = ("train", *given, *brief)
     assert run(*plain, "--out", tmp_path / "whole").code == 0
     process = start(*plain, "--out", tmp_path / "run", stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    wait_for_a_step(process, tmp_path / "run" / "log.jsonl")
+    wait_for_a_step(lambda: process.poll() is None, tmp_path / "run" / "log.jsonl")
     process.kill()
     process.wait()
     assert not (tmp_path / "run" / "protocol.json").exists()
