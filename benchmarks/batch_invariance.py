@@ -3,7 +3,7 @@
     python benchmarks/batch_invariance.py [--model bundled] [--device cpu] [--rows 256]
 
 Matrix products sum in another order for another batch size, so logits differ in their last bits, and a near-tie may
-fall the other way. In float64 it does not happen (a test); here is how often it does elsewhere. Prints a Markdown table.
+fall the other way. In float64 it does not happen (a test); here is how often it does elsewhere. Prints a table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every combination of adapters, samplers, steps and tasks on one model: the evidence behind the tables of the model card.
+"""Every combination of adapters, samplers, steps and tasks on one model: evidence for the model card's tables.
 
     python benchmarks/grid.py --model bundled --adapters none,bundled-scope --samplers unmask,d3im --steps 8,16,32 \\
         --tasks words,algebra,code --count 1000 --out grid.jsonl.gz
@@ -21,7 +21,10 @@ from redraft.evals.tasks import find
 from redraft.generation import Plan
 from redraft.models import Model, load
 
-KEPT = ("index", "correct", "verdict", "response", "first_eos", "calls", "processed", "reveals", "overwrites", "demotions", "oscillations")  # fmt: skip
+KEPT = (
+    "index", "correct", "verdict", "response", "first_eos", "calls", "processed", "reveals", "overwrites", "demotions",
+    "oscillations",
+)  # fmt: skip
 
 
 def main() -> None:

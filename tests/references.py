@@ -11,6 +11,7 @@ import json
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +56,12 @@ def ours(setting: dict[str, Any], seed: int, trembling: torch.Generator | None =
 
 
 def sampler_of(setting: dict[str, Any]) -> Sampler:
-    return parse(setting["sampler"])
+    return parse(setting["sampler"].replace("GOLDEN", str(GOLDEN)))
+
+
+def remasked(canvases: History) -> int:
+    """How many tokens of the first row were masked again."""
+    return sum(a != MASK == b for old, new in pairwise(canvases) for a, b in zip(old[0], new[0], strict=True))
 
 
 @cache

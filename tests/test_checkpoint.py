@@ -98,7 +98,7 @@ def test_nothing_but_damaged_states_is_an_error_and_no_state_is_none(tmp_path):
     assert checkpoint.newest(tmp_path / "none", print) is None
     folder = checkpoint.save(tmp_path, 1, CONTENT, keep=1)
     (folder / "b.json").unlink()
-    with pytest.raises(ValueError, match="every saved state in .* is damaged: --overwrite"):
+    with pytest.raises(ValueError, match=r"every saved state in .* is damaged: --overwrite"):
         checkpoint.newest(tmp_path, lambda said: None)
 
 

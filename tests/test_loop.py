@@ -25,6 +25,13 @@ def finished(**options):
     return run
 
 
+def after_two(run, change):
+    """The whole run, with something changed after its second step."""
+    for record in run:
+        if record["step"] == 2:
+            change()
+
+
 # --- what a step is ---
 
 
@@ -224,13 +231,16 @@ def test_an_interrupt_ends_the_run_after_its_step_with_everything_saved(tmp_path
 
 def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_state(tmp_path):
     run = make(out=tmp_path)
+
+    def spoil():
+        next(iter(run.trained.parameters.values())).data[0, 0] = float("nan")
+
     with pytest.raises(Stopped, match=r"the loss of step 3 is nan.* step 2 is kept") as stopped:
-        for record in run:
-            if record["step"] == 2:
-                next(iter(run.trained.parameters.values())).data[0, 0] = float("nan")
+        after_two(run, spoil)
     assert "smaller lr" in str(stopped.value)
     assert [state.step for state in checkpoint.saved(tmp_path / "checkpoints")] == [2]
-    assert all(tensor.isfinite().all() for tensor in checkpoint.saved(tmp_path / "checkpoints")[0].tensors("adapter_model.safetensors").values())  # fmt: skip
+    (state,) = checkpoint.saved(tmp_path / "checkpoints")
+    assert all(tensor.isfinite().all() for tensor in state.tensors("adapter_model.safetensors").values())
 
 
 def test_an_infinite_gradient_does_too(tmp_path, monkeypatch):
@@ -246,9 +256,7 @@ def test_data_that_vanishes_ends_the_run_and_the_run_goes_on_when_it_is_back(tmp
     content = path.read_bytes()
     run = make(data=str(path), out=tmp_path / "run")
     with pytest.raises(Stopped, match=r"at step \d: cannot read .*few.jsonl: No such file.*same command goes on"):
-        for record in run:
-            if record["step"] == 2:
-                path.unlink()  # the second epoch opens it again
+        after_two(run, path.unlink)  # the second epoch opens it again
     path.write_bytes(content)
     again = make(data=str(path), out=tmp_path / "run")
     list(again)
@@ -263,9 +271,7 @@ def test_a_full_disk_ends_the_run_with_the_state_before(tmp_path, monkeypatch):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     with pytest.raises(Stopped, match=r"cannot save step 4 in .* \(No space left on device\); the state after step 2"):
-        for record in run:
-            if record["step"] == 2:
-                monkeypatch.setattr("safetensors.torch.save_file", full)
+        after_two(run, lambda: monkeypatch.setattr("safetensors.torch.save_file", full))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
     monkeypatch.undo()
     assert equal(trained(finished(out=tmp_path)), trained(finished()))

@@ -46,7 +46,7 @@ def test_rows_end_their_prompt_at_one_column_and_fill_their_response(model, toke
         for row, lead in zip(shelf.tokens, shelf.lead, strict=True):
             assert (row[:lead] == model.pad_id).all()
             assert row[lead] == model.tokenizer.bos_token_id
-            assert model.decode(row[shelf.start :])  # some answer, and behind it nothing but ends of text
+            assert model.decode(row[shelf.start :].tolist())  # some answer, and behind it nothing but ends of text
             assert row[-1] == model.eos_ids[0]
 
 

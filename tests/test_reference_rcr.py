@@ -6,8 +6,9 @@ it forgets the confidences of the blocks before. To run it again, compare, and w
     git clone https://github.com/autonomousvision/mdpo && git -C mdpo checkout e6ae439
     PYTHONPATH=src:tests python tests/test_reference_rcr.py mdpo
 
-Seeds are taken only where no confidence is exactly 1: such ties are broken by `torch.topk` there, by position here. Steps
-are such that its schedule is an exact ceil. At a temperature its confidence is tempered, ours never: no case of that.
+Seeds are taken only where no confidence is exactly 1: such ties are broken by `torch.topk` there, by position here.
+Steps are such that its schedule is an exact ceil. At a temperature its confidence is tempered, ours never: no case of
+that.
 """
 
 import sys
@@ -19,7 +20,21 @@ import pytest
 import torch
 
 from redraft.decoding import Reading, walk
-from references import EOS, EOT, MASK, Recorded, Torch, canvas_of, functions, golden, logits_of, ours, sampler_of, write
+from references import (
+    EOS,
+    EOT,
+    MASK,
+    Recorded,
+    Torch,
+    canvas_of,
+    functions,
+    golden,
+    logits_of,
+    ours,
+    remasked,
+    sampler_of,
+    write,
+)
 
 SOURCE = "https://github.com/autonomousvision/mdpo src/mdlm_generation_utils.py"
 COMMIT = "e6ae43906d202a11813860746c9f361d2da3ab5d"
@@ -72,11 +87,6 @@ def test_the_nucleus_matters_where_it_is_small():
 def test_the_golden_file_says_where_it_comes_from():
     assert (golden("rcr")["source"], golden("rcr")["commit"]) == (SOURCE, COMMIT)
     assert golden("rcr")["cases"].keys() == SETTINGS.keys()
-
-
-def remasked(canvases: list[list[list[int]]]) -> int:
-    pairs = zip(canvases, canvases[1:], strict=False)
-    return sum(a != MASK and b == MASK for old, new in pairs for a, b in zip(old[0], new[0], strict=True))
 
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:

@@ -5,9 +5,9 @@ golden/remdm.json holds what it wrote. To run it again, compare, and write the f
     git clone https://github.com/kuleshov-group/remdm && git -C remdm checkout f830d65
     PYTHONPATH=src:tests python tests/test_reference_remdm.py remdm
 
-Their update is given our times (alpha from 0 to 1, exact in binary), puts its own probabilities together, and draws from
-them with our uniforms in the place of its `_sample_categorical`. The prompt, which theirs does not know, is put back
-after each step; stored confidences are float32, there bfloat16.
+Their update is given our times (alpha from 0 to 1, exact in binary), puts its own probabilities together, and draws
+from them with our uniforms in the place of its `_sample_categorical`. The prompt, which theirs does not know, is put
+back after each step; stored confidences are float32, there bfloat16.
 """
 
 import sys
@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from redraft.decoding.noise import counter_uniform, gumbel, stream_number
-from references import MASK, VOCABULARY, Recorded, canvas_of, functions, golden, ours, sampler_of, write
+from references import MASK, VOCABULARY, Recorded, canvas_of, functions, golden, ours, remasked, sampler_of, write
 
 SOURCE = "https://github.com/kuleshov-group/remdm diffusion.py"
 COMMIT = "f830d659fb98d9b2c79ff71bfa12d578312b688a"
@@ -52,11 +52,6 @@ def test_the_golden_file_says_where_it_comes_from():
     assert golden("remdm")["cases"].keys() == SETTINGS.keys()
 
 
-def remasked(canvases: list[list[list[int]]]) -> int:
-    pairs = zip(canvases, canvases[1:], strict=False)
-    return sum(a != MASK and b == MASK for old, new in pairs for a, b in zip(old[0], new[0], strict=True))
-
-
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
     canvas, sampler, model, step = canvas_of("one", setting["length"]), sampler_of(setting), Recorded(seed), 0
 
@@ -83,7 +78,7 @@ def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
     this.forward = lambda x, sigma: theirs._subs_parameterization(this, logits=model(x).logits, xt=x)
     x, written = canvas.tokens, []
     conf = torch.full(x.shape, -torch.inf)
-    for step in range(1, setting["steps"] + 1):  # noqa: B007, which `draw` reads
+    for step in range(1, setting["steps"] + 1):
         t = torch.full((1, 1), 1 - (step - 1) / setting["steps"])
         _, x, conf = theirs._ddpm_caching_update(this, x, t, 1 / setting["steps"], conf=conf)
         written.append(x.tolist())

@@ -7,13 +7,26 @@ golden/wino.json holds what it wrote. To run it again, compare, and write the fi
 """
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 
 from redraft.decoding.noise import counter_uniform, stream_number
-from references import MASK, VOCABULARY, Recorded, Torch, canvas_of, functions, golden, ours, sampler_of, write
+from references import (
+    MASK,
+    VOCABULARY,
+    Recorded,
+    Torch,
+    canvas_of,
+    functions,
+    golden,
+    ours,
+    remasked,
+    sampler_of,
+    write,
+)
 
 SOURCE = "https://github.com/Feng-Hong/WINO-DLLM LLaDA/decoding.py"
 COMMIT = "9549a1d0c3cbd9dc9b8f7cd09be8a7aac322d6fb"
@@ -52,13 +65,7 @@ def test_the_cap_binds_where_it_is_tested():
 
 def revealed(canvases: list[list[list[int]]]) -> int:
     """The most in one step after the first."""
-    pairs = zip(canvases, canvases[1:], strict=False)
-    return max(sum(a == MASK != b for a, b in zip(old[0], new[0], strict=True)) for old, new in pairs)
-
-
-def remasked(canvases: list[list[list[int]]]) -> int:
-    pairs = zip(canvases, canvases[1:], strict=False)
-    return sum(a != MASK and b == MASK for old, new in pairs for a, b in zip(old[0], new[0], strict=True))
+    return max(sum(a == MASK != b for a, b in zip(old[0], new[0], strict=True)) for old, new in pairwise(canvases))
 
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:

@@ -1,13 +1,14 @@
 """XDLM's own `generate` beside `xdlm`: the same canvas, prompt included, after every step.
 
-golden/xdlm.json holds what it wrote. With `region=canvas` their code is run as it is; for `region=window` one line of it
-confines the candidates. To run it again, compare, and write the file anew:
+golden/xdlm.json holds what it wrote. With `region=canvas` their code is run as it is; for `region=window` one line of
+it confines the candidates. To run it again, compare, and write the file anew:
 
     git clone https://github.com/MzeroMiko/LLaDA-XDLM && git -C LLaDA-XDLM checkout b72336d
     PYTHONPATH=src:tests python tests/test_reference_xdlm.py LLaDA-XDLM
 """
 
 import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -87,10 +88,9 @@ def test_the_golden_file_says_where_it_comes_from():
 
 def replaced(canvases: list[list[list[int]]]) -> list[int]:
     """How many visible tokens each step but the first replaced."""
-    pairs = zip(canvases, canvases[1:], strict=False)
     return [
         sum(MASK != a != b for before, after in zip(old, new, strict=True) for a, b in zip(before, after, strict=True))
-        for old, new in pairs
+        for old, new in pairwise(canvases)
     ]
 
 

@@ -35,7 +35,7 @@ _HOMES = {
     "redraft.samplers": ("parse",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

@@ -37,9 +37,7 @@ def frequencies(
     check_writable(out_file)
     if tokens is None and data.startswith("tasks:"):
         raise ValueError("generated tasks never end: give --tokens")
-    source = open_source(
-        data, text_column=text_column, prompt_column=prompt_column, response_column=response_column
-    )
+    source = open_source(data, text_column=text_column, prompt_column=prompt_column, response_column=response_column)
     with loading(model):
         tokenizer = open_tokenizer(resolve(model))
     counts = counted(source, tokenizer, tokens)
@@ -59,7 +57,7 @@ def frequencies(
 
 
 def counted(source: Any, tokenizer: Any, most: int | None) -> Counter[int]:
-    """Tokens of a source's texts, of a dialogue what is said in it; the document that reaches `most` is counted whole."""
+    """Tokens of a source's texts, of a dialogue what is said; the document that reaches `most` is counted whole."""
     from redraft.train.examples import understood
 
     counts, total = Counter[int](), 0

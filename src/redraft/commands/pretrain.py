@@ -53,8 +53,8 @@ def pretrain(
 
     compiled = device == "cuda" or (device is None and _has_gpu())
     settings = Pretraining(
-        steps=steps, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed, optimizer=optimizer,
-        compile=compiled, stop_after=stop_after,
+        steps=steps, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed,
+        optimizer=optimizer, compile=compiled, stop_after=stop_after,
     )  # fmt: skip
     names = tuple(name.strip() for name in tasks.split(",") if name.strip())
     if text is not None and not text.exists():

@@ -16,6 +16,7 @@ import re
 from redraft.evals import identity
 from redraft.evals.formulas import Node, Puzzling, parse, trimmed
 
+WORD = re.compile(r"[a-z]{3,}")
 MOST_ITEMS = 100  # of a list or a set that is compared without order
 
 
@@ -23,7 +24,7 @@ def equal(pred: str, gold: str) -> bool:
     """Whether a predicted answer says what the right one says. Never raises, never hangs, starts nothing."""
     if not pred.strip() or not gold.strip():
         return False
-    if pred.strip() == gold.strip():
+    if pred.strip() == gold.strip() or (_words(pred) == _words(gold) and WORD.fullmatch(_words(gold))):
         return True
     try:
         return _same(parse(pred), parse(gold))
@@ -129,7 +130,7 @@ def _settled(tree: Node) -> Node:
         return (kind, ("negate", value), unit)
     if tree[0] == "degrees":
         return ("quantity", tree[1], "degree")
-    if tree[0] == "relation" and tree[2] == (r"\in",):
+    if tree[0] == "relation" and tree[2] == (r"\in",) and tree[1][0][0] == "variable":
         return tree[1][1]
     if tree[0] == "relation" and ({*tree[2]} <= {"<", "<="} or {*tree[2]} <= {">", ">="}):
         return _interval(tree) or tree

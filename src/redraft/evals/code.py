@@ -1,4 +1,4 @@
-"""`code`: a short description, or a docstring, to a Python function of a few lines, the small mirror of HumanEval and MBPP.
+"""`code`: a description or docstring to a Python function of a few lines, the small mirror of HumanEval and MBPP.
 
 A function takes some of a collection's items, changes them, and makes one value of them; or it chooses between two
 formulas. What is right is computed here from the parts; what a model wrote runs in the sandbox. Problems are functions
@@ -157,11 +157,13 @@ SOURCES = {
         lambda n: list(range(1, n + 1)), lambda rng: rng.randint(3, 9),
     ),
     "characters": Source(
-        "s", "characters", "of s", "s", "c", CHARACTER_FILTERS, CHARACTER_MAPS, ("joined", "count", "list", "backwards_joined"),
+        "s", "characters", "of s", "s", "c", CHARACTER_FILTERS, CHARACTER_MAPS,
+        ("joined", "count", "list", "backwards_joined"),
         list, lambda rng: rng.choice(WORDS[4:]) + rng.choice(("", "a", "es")),
     ),
     "words": Source(
-        "s", "words", "of s", "s.split()", "w", WORD_FILTERS, WORD_MAPS, ("spaced", "count", "list", "longest", "sorted"),
+        "s", "words", "of s", "s.split()", "w", WORD_FILTERS, WORD_MAPS,
+        ("spaced", "count", "list", "longest", "sorted"),
         str.split, lambda rng: " ".join(rng.choice(WORDS) for _ in range(rng.randint(3, 4))),
     ),
 }  # fmt: skip
@@ -182,16 +184,53 @@ REDUCERS = {
     "sum": Reducer("the sum of {them}", "sum({g})", sum, "0", "{out} += {v}"),
     "count": Reducer("how many {noun} {where} there are", "sum(1 for {x} in {xs}{if_})", len, "0", "{out} += 1"),
     "list": Reducer("a list of {them}", "[{g}]", list, "[]", "{out}.append({v})"),
-    "largest": Reducer("the largest of {them}, or 0 if there are none", "max(({g}), default=0)", lambda v: max(v, default=0), "[]", "{out}.append({v})", "max({out}, default=0)"),
-    "smallest": Reducer("the smallest of {them}, or 0 if there are none", "min(({g}), default=0)", lambda v: min(v, default=0), "[]", "{out}.append({v})", "min({out}, default=0)"),
+    "largest": Reducer(
+        "the largest of {them}, or 0 if there are none",
+        "max(({g}), default=0)",
+        lambda v: max(v, default=0),
+        "[]",
+        "{out}.append({v})",
+        "max({out}, default=0)",
+    ),
+    "smallest": Reducer(
+        "the smallest of {them}, or 0 if there are none",
+        "min(({g}), default=0)",
+        lambda v: min(v, default=0),
+        "[]",
+        "{out}.append({v})",
+        "min({out}, default=0)",
+    ),
     "product": Reducer("the product of {them}", "", lambda v: product(v), "1", "{out} *= {v}"),
     "sorted": Reducer("a sorted list of {them}", "sorted({g})", sorted, "[]", "{out}.append({v})", "sorted({out})"),
-    "backwards": Reducer("a list of {them}, last first", "[{g}][::-1]", lambda v: v[::-1], "[]", "{out}.append({v})", "{out}[::-1]"),
+    "backwards": Reducer(
+        "a list of {them}, last first", "[{g}][::-1]", lambda v: v[::-1], "[]", "{out}.append({v})", "{out}[::-1]"
+    ),
     "joined": Reducer("one string of {them}", '"".join({g})', "".join, '""', "{out} += {v}"),
-    "backwards_joined": Reducer("one string of {them}, last first", '"".join({g})[::-1]', lambda v: "".join(v)[::-1], '""', "{out} += {v}", "{out}[::-1]"),
-    "spaced": Reducer("one string of {them}, joined by spaces", '" ".join({g})', " ".join, "[]", "{out}.append({v})", '" ".join({out})'),
-    "longest": Reducer('the longest of {them}, or "" if there are none', 'max(({g}), key=len, default="")', lambda v: max(v, key=len, default=""), "[]", "{out}.append({v})", 'max({out}, key=len, default="")'),
-}  # fmt: skip
+    "backwards_joined": Reducer(
+        "one string of {them}, last first",
+        '"".join({g})[::-1]',
+        lambda v: "".join(v)[::-1],
+        '""',
+        "{out} += {v}",
+        "{out}[::-1]",
+    ),
+    "spaced": Reducer(
+        "one string of {them}, joined by spaces",
+        '" ".join({g})',
+        " ".join,
+        "[]",
+        "{out}.append({v})",
+        '" ".join({out})',
+    ),
+    "longest": Reducer(
+        'the longest of {them}, or "" if there are none',
+        'max(({g}), key=len, default="")',
+        lambda v: max(v, key=len, default=""),
+        "[]",
+        "{out}.append({v})",
+        'max({out}, key=len, default="")',
+    ),
+}
 
 
 def product(values: list[int]) -> int:
@@ -356,9 +395,10 @@ def told(
 ) -> Problem:
     calls = [(f"{name}({', '.join(map(repr, given))})", repr(function.call(*given))) for given in shown]
     signature = function.header.removeprefix("def ").removesuffix(":")
+    call, value = calls[0]
     question = {
-        "write": f"Write a Python function {signature} that returns {function.told}. Example: {calls[0][0]} == {calls[0][1]}.",
-        "implement": f"Implement {signature} in Python. It returns {function.told}. For example, {calls[0][0]} is {calls[0][1]}.",
+        "write": f"Write a Python function {signature} that returns {function.told}. Example: {call} == {value}.",
+        "implement": f"Implement {signature} in Python. It returns {function.told}. For example, {call} is {value}.",
         "docstring": docstring(function, calls[:1]),
         "docstring_two": docstring(function, calls),
     }[skeleton[-1]]

@@ -34,6 +34,7 @@ WORDS = (
     r"\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|mbox|hbox|fbox|mathrm|mathbf|mathit|mathsf|operatorname\*?)\s*\{([^{}]*)\}"
 )
 GROUPED = r"[1-9]\d{0,2}(?:(?:,\\!\s*|\{,\}|,|\\,|\ )\d{3})+(?!\d)(?:\.\d+)?"
+SYMBOL = re.compile(r"\\(?:math\w+|operatorname\*?)\s*\{[A-Za-z]\}")
 LEXER = re.compile(
     rf"""(?P<text>{WORDS})
     |(?P<repeating>\d*\.\d*\\overline\s*\{{\d+\}})
@@ -106,7 +107,7 @@ def tokens(text: str) -> list[Token]:
         elif kind == "grouped":
             found.extend(_grouped(said, depth))
         elif kind == "text":
-            found.extend(_text(match[2].strip()))
+            found.extend([("letter", match[2])] if SYMBOL.fullmatch(said) else _text(match[2]))
         elif said in POWERS:
             found += [("sign", "^"), ("number", POWERS[said])]
         elif said in PARTS:
@@ -133,7 +134,7 @@ def _word(said: str) -> list[Token]:
 def _text(said: str) -> list[Token]:
     """What stands in \\text{...}."""
     said = said.strip(" ,.")
-    known = len(said) == 1 or said in SAID or said in FUNCTIONS or said.lower() in NUMERALS
+    known = said in SAID or said in FUNCTIONS or said.lower() in NUMERALS
     return _word(said) if known else [("text", said)] if said else []
 
 
@@ -229,6 +230,8 @@ class _Parser:
         terms = [self.total()]
         while self.accept(":"):
             terms.append(self.total())
+        if len(terms) == 2:
+            return ("divide", *terms)
         return ("bracket", ":", ":", tuple(terms)) if len(terms) > 1 else terms[0]
 
     def total(self) -> Node:
@@ -361,7 +364,7 @@ class _Parser:
             return ("number", Fraction(int(said) if said.isdigit() else said))
         if kind == "repeating":
             return ("number", repeating(said))
-        if kind == "letter":
+        if kind == "letter" or (kind == "text" and len(said) == 1):
             return LETTERS.get(said) or self.variable(said)
         if kind != "sign":
             raise Puzzling(said)

@@ -80,9 +80,9 @@ class Redraft(LM):
         if isinstance(pretrained, Model):
             self.model = pretrained
         else:
-            self.model = load(
-                pretrained, adapter=adapter, revision=revision, dtype=dtype, device=self.group.device(device)
-            )
+            # The harness's command line says cuda:0 where nobody said anything, to every process and on any computer.
+            place = self.group.device(None if device == "cuda:0" else device)
+            self.model = load(pretrained, adapter=adapter, revision=revision, dtype=dtype, device=place)
         self._device = self.model.device  # 0.4.12 and later: the property cannot be set
         tokenizer = self.model.tokenizer
         controls = control_texts(tokenizer, {self.model.mask_id, self.model.pad_id, *self.model.eos_ids})

@@ -25,7 +25,7 @@ ALSO = {
     "dollar": "usd bucks",
     "cent": "¢",
     "degree": "deg",
-    "percent": "pct",
+    "percent": "pct %",
     "mile/hour": "mph",
     "kilometer/hour": "kph",
     "meter/second": "mps",

