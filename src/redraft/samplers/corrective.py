@@ -3,9 +3,9 @@
 Zhang et al., Corrective Diffusion Language Models (arXiv 2512.15596); `llada_sample.py` of zhangshuibai/CDLM, its
 `self_conf-remask` algorithms. A token's confidence is its probability in the pass that filled the masks, so that a
 fresh one is judged by a pass that did not see it. The last pass fills and masks nothing again.
-Differs from the reference: there a given code is revised, here a response is written, in blocks if asked; a pass that
-changes nothing is the last, for the others would repeat it; `linear` ranks by the reading's measure; ties go to the
-lowest position; end tokens that are vetoed are masked again as long as others are.
+Differs from the reference: there a given code is revised, here a response is written, in blocks if asked; at
+temperature 0 a pass that changes nothing is the last, for the others would repeat it; `linear` ranks by the reading's
+measure; ties go to the lowest position; end tokens that are vetoed are masked again as long as others are.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Corrective(Sampler):
             low = block.active & (p <= self.th if self.rule == "threshold" else outliers(p, block.active, self.k))
             waiting = block.masked & pred.vetoed & low.any(-1, keepdim=True)
             kept = ~(low | waiting)
-            changes = (torch.where(kept, tokens, block.mask_id) != block.tokens).any(-1, keepdim=True)
-            kept = kept | ~changes
+            if denoise.reading.temperature == 0:
+                changes = (torch.where(kept, tokens, block.mask_id) != block.tokens).any(-1, keepdim=True)
+                kept = kept | ~changes
         return block.write(torch.where(kept | clock.final, tokens, block.mask_id))
 
     def done(self, block: Block) -> Bool[Tensor, " b"]:
