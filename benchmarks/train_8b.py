@@ -4,7 +4,9 @@
     python benchmarks/train_8b.py --scale tiny --device cpu       # seconds: does it run
 
 Random bf16 weights, the paper's adapter and recipe, batch 1, the package's own training loop. The plain steps see the
-same examples, masks and coins. Times are medians of whole steps (loss, backward, clipping, AdamW), waited for.
+same examples, masks and coins. Times are medians of whole steps (loss, backward, clipping, AdamW), waited for. The
+share of the machine is a step's with commits: 6 operations a parameter and token (what checkpointing computes again
+does not count), beside the fastest product of two large bf16 matrices in the same run.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def main() -> None:
     compiled = options.device == "cuda" or options.compile
     print(f"\nSCOPE on LLaDA {options.scale}, random weights, {settings.length} tokens, {datetime.now(UTC):%Y-%m-%d}")
     print(f"{device_name(options.device)}, torch {torch.__version__}; {options.steps} steps after {options.warmup}\n")
-    found = []
+    found: list[Timing] = []
+    fastest = ceiling(options.device)
+    print(f"fastest product of two bf16 matrices: {fastest / 1e12:.3g} TFLOP/s", flush=True)
     for checkpointed in (False, True):
         kept = ", checkpointing" * checkpointed
         ours = changed(settings, gradient_checkpointing=checkpointed)
@@ -65,7 +69,7 @@ def main() -> None:
             found.append(measure.ours(f"ours, compiled{kept}", changed(ours, compile=True)))
         found.append(measure.ours(f"ours{kept}", ours))
         found.append(measure.plainly(f"all logits, plainly{kept}", ours))
-    table(found)
+    table(found, operations(options.scale) * settings.length / fastest)
     agreement(measure, changed(settings, compile=compiled))
     whole_steps(measure, changed(settings, compile=compiled, accumulate=4, steps=options.warmup + options.steps // 4))
 
@@ -85,6 +89,20 @@ def changed(settings: Settings, **values: Any) -> Settings:
 
 
 # --- the things that are measured ---
+
+
+def ceiling(device: str, tries: int = 20) -> float:
+    """Operations a second of one large product."""
+    side = 8192 if device == "cuda" else 1024
+    a, b = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2 * side**3 / min(timed(device, lambda: a @ b)[0] for _ in range(tries))
+
+
+def operations(scale: str) -> float:
+    """Of a token in a step with commits: two passes forward and one back, 2 a parameter each."""
+    with torch.device("meta"):
+        network = LLaDAForMaskedLM(LLaDAConfig(**SCALES[scale]))
+    return 6.0 * sum(one.numel() for one in network.parameters())
 
 
 class Measure:
@@ -207,16 +225,18 @@ def autocast(device: str) -> torch.autocast:
 # --- what comes out ---
 
 
-def table(timings: list[Timing]) -> None:
-    print("\n| | with commits, ms | without, ms | mean, ms | x plain | peak, GiB | planned, GiB |")
-    print("|---|---|---|---|---|---|---|")
+def table(timings: list[Timing], least: float) -> None:
+    """`least`: seconds that a step with commits would take at the machine's fastest."""
+    print("\n| | with commits, ms | without, ms | mean, ms | x plain | of the machine | peak, GiB | planned, GiB |")
+    print("|---|---|---|---|---|---|---|---|")
     plain = next(one for one in timings if one.name.startswith("all logits"))
     for one in timings:
         first, second = median(one.conditioned), median(one.unconditioned)
-        mean, ratio = (first + second) / 2, median(plain.conditioned) / first
+        times = f"{first:.1f} | {second:.1f} | {(first + second) / 2:.1f}"
+        ratio, share = median(plain.conditioned) / first, 1000 * least / first
         peak = "-" if one.peak is None else f"{one.peak:.1f}"
         planned = "-" if one.planned is None else f"{one.planned:.1f} ({one.planned / (one.peak or 1) - 1:+.0%})"
-        print(f"| {one.name} | {first:.1f} | {second:.1f} | {mean:.1f} | {ratio:.2f} | {peak} | {planned} |")
+        print(f"| {one.name} | {times} | {ratio:.2f} | {share:.0%} | {peak} | {planned} |")
 
 
 def median(seconds: list[float]) -> float:
