@@ -51,7 +51,7 @@ class Meter:
     def advance(self, count: int = 1, what: str | None = None) -> None:
         self.done, self.what = self.done + count, what or self.what
         if self.bar and self.task is not None:
-            self.bar.update(self.task, completed=self.done, description=self.what)
+            self.bar.update(self.task, completed=self.done, total=self.total or None, description=self.what)
         elif self.done < self.total and (spent := time.monotonic() - self.started) >= self.next_line:
             self.next_line = spent + NEXT_LINES
             left = spent / self.done * (self.total - self.done)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redraft.train.pretrain import Pretraining
 
 LEARNT_FROM = 6_000_000  # characters of prose, and 20,000 conversations, that the tokenizer is learnt from
-CONVERSATIONS = 20_000
+CONVERSATIONS = 20_000  # fewer where fewer are asked for
 WIDTHS = {256: 0.8, 2048: 0.2}  # of prose rows, and their shares of the text: the longest is the model's context
 
 
@@ -33,7 +33,11 @@ def pretrain(
     ] = None,
     examples: Annotated[int, typer.Option(min=100, help="Generated conversations to learn from.")] = 200_000,
     first: Annotated[int, typer.Option(min=0, help="The first conversation: another run's count gives new ones.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="Optimiser steps.")] = 1000,
+    steps: Annotated[int | None, typer.Option(min=1, help="Optimiser steps.  [default: 1000]")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="As many steps as fit, by a rate measured at the start; told at the end."),
+    ] = None,
     tokens: Annotated[int, typer.Option(min=256, help="Tokens of one forward pass.")] = 16384,
     accumulate: Annotated[int, typer.Option(min=1, help="Forward passes of one optimiser step.")] = 1,
     lr: Annotated[float, typer.Option(help="The highest learning rate.")] = 2e-3,
@@ -49,17 +53,24 @@ def pretrain(
     stop_after: Annotated[float | None, typer.Option(help="Seconds; the same command goes on from there.")] = None,
 ) -> None:
     """Train a small model from scratch with the plain masked objective, or go on from another one's weights."""
-    from redraft.train.pretrain import Pretraining
+    from redraft.train.pretrain import MEASURED, Pretraining
 
     compiled = device == "cuda" or (device is None and _has_gpu())
+    if steps is not None and minutes is not None:
+        raise ValueError("--steps and --minutes say the same thing in two ways: give one of them")
+    if minutes is not None and warmup < MEASURED[1]:
+        raise ValueError(f"with --minutes the warm-up takes at least {MEASURED[1]} steps, not {warmup}")
     settings = Pretraining(
-        steps=steps, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed,
+        steps=1000 if steps is None and minutes is None else steps, minutes=minutes, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed,
         optimizer=optimizer, compile=compiled, stop_after=stop_after,
     )  # fmt: skip
     names = tuple(name.strip() for name in tasks.split(",") if name.strip())
     if text is not None and not text.exists():
         raise ValueError(f"there is no file or folder {text} to read prose from")
-    model = _model(names, text, shape=shape, vocabulary=vocabulary, init=init, seed=seed, device=device)
+    model = _model(
+        names, text, examples=min(examples, CONVERSATIONS), shape=shape, vocabulary=vocabulary, init=init, seed=seed,
+        device=device,
+    )  # fmt: skip
     parameters = sum(one.numel() for one in model.network.parameters())
     out.print(f"{parameters:,} parameters, {model.vocab_size} tokens, on {model.device}")
     if text is None:
@@ -88,25 +99,26 @@ def _has_gpu() -> bool:
 
 
 def _model(
-    tasks: tuple[str, ...], text: Path | None, *, shape: str, vocabulary: int, init: Path | None, seed: int,
-    device: str | None,
+    tasks: tuple[str, ...], text: Path | None, *, examples: int, shape: str, vocabulary: int, init: Path | None,
+    seed: int, device: str | None,
 ) -> Model:  # fmt: skip
     with loading("torch and transformers"):
         from redraft.models import load
         from redraft.models.devices import best_device
-        from redraft.train.shape import untrained
+        from redraft.train.shape import known, untrained
         from redraft.train.vocabulary import learn
     if init is not None:
         return load(init, device=device, dtype="float32", fingerprint=False)
-    tokenizer = learn(_learnt_from(tasks, text), size=vocabulary)
+    known(shape)
+    tokenizer = learn(_learnt_from(tasks, examples, text), size=vocabulary)
     return untrained(shape, tokenizer, seed=seed, device=device or str(best_device()))
 
 
-def _learnt_from(tasks: tuple[str, ...], text: Path | None) -> Iterator[str]:
+def _learnt_from(tasks: tuple[str, ...], examples: int, text: Path | None) -> Iterator[str]:
     from redraft.train.generated import Generated
 
     made = Generated(tasks)
-    for number in range(CONVERSATIONS):
+    for number in range(examples):
         for message in made.messages(number):
             yield message["content"]
     read = 0
@@ -158,19 +170,20 @@ def _run(model: Model, shelves: list[Shelf], settings: Pretraining, folder: Path
 
     run = Pretrain(model, shelves, settings, identity=identity, out=folder, report=report)
     last = None
-    with progress("pretraining", settings.steps) as meter:
+    with progress("pretraining", settings.steps or 0) as meter:
         meter.advance(run.step)
         for last in run:
+            meter.total = run.steps or 0  # of so many minutes, it is known after a while
             said = f"pretraining, loss {last['loss']:.3f}, {last['tokens_per_second']:,.0f} tokens/s"
             meter.advance(last["step"] - meter.done, said)
-    if run.step < settings.steps:
-        out.print(f"stopped after step {run.step} of {settings.steps}: the same command goes on from {folder}")
+    if run.steps is None or run.step < run.steps:
+        out.print(f"stopped after step {run.step} of {run.steps}: the same command goes on from {folder}")
         return
     records = run.log.records
     protocol = {
-        **identity, **asdict(settings), "hardware": hardware(model.device), "versions": versions(),
+        **identity, **asdict(settings), "steps": run.steps, "hardware": hardware(model.device), "versions": versions(),
         "seconds": last and sum(one.get("seconds", 0.0) for one in records), "loss": records[-1]["loss"],
     }  # fmt: skip
     run.result().save_pretrained(folder / "model")
     (folder / "protocol.json").write_text(json.dumps(protocol, indent=1) + "\n", encoding="utf-8")
-    out.print(f"{folder / 'model'}: loss {records[-1]['loss']:.3f} after {settings.steps} steps")
+    out.print(f"{folder / 'model'}: loss {records[-1]['loss']:.3f} after {run.steps} steps")

@@ -15,7 +15,7 @@ from redraft.evals.task import Message
 from redraft.train.sources import Place, Record
 
 TASKS = ("words", "algebra", "code")
-WITH_EXAMPLES = 0.2  # of the conversations have worked examples before the question
+WITH_EXAMPLES = 0.1  # of the conversations have worked examples before the question
 MOST_EXAMPLES = 4
 
 

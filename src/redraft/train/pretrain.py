@@ -26,6 +26,7 @@ from redraft.train.pool import Shelf
 from redraft.train.watch import Log, Record
 
 CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
+MEASURED = (30, 60)  # where a run of so many minutes measures its rate; by then everything is compiled
 FREE = ("save_every", "log_every", "compile", "stop_after")  # what may differ when a run goes on
 
 
@@ -33,7 +34,8 @@ FREE = ("save_every", "log_every", "compile", "stop_after")  # what may differ w
 class Pretraining:
     """How; what is learned from is the pool."""
 
-    steps: int = 1000  # of the optimiser
+    steps: int | None = 1000  # of the optimiser; None: as many as `minutes` hold
+    minutes: float | None = None
     tokens: int = 65536  # of one forward pass, all rows from one shelf
     accumulate: int = 4  # forward passes a step, from shelves drawn by their sizes
     lr: float = 2e-3
@@ -62,7 +64,9 @@ class Pretrain:
         self.weights = torch.tensor(shares(shelves, settings.prose), dtype=torch.float64).cumsum(0)
         self.network = model.network.train()
         self.identity = {**identity, **{k: v for k, v in asdict(settings).items() if k not in FREE}}
-        self.step = 0
+        self.step, self.steps = 0, settings.steps
+        assert (settings.steps is None) != (settings.minutes is None), "either steps or minutes"
+        assert settings.steps is not None or settings.warmup >= MEASURED[1], "no rate may depend on steps before"
         self.optimizers = optimizers(self.network, settings)
         if settings.compile:
             for block in self.network.model.transformer.blocks:
@@ -74,11 +78,18 @@ class Pretrain:
     def __iter__(self) -> Iterator[Record]:
         settings, started = self.settings, time.perf_counter()
         since, losses, tokens = started, [], 0
-        while self.step < settings.steps:
+        before = started
+        while self.steps is None or self.step < self.steps:
             loss, count = self._one_step()
+            if self.steps is None and self.step in MEASURED:
+                loss.item()  # waits for the device
+                before, each = time.perf_counter(), (time.perf_counter() - before) / (MEASURED[1] - MEASURED[0])
+                if self.step == MEASURED[1]:
+                    assert settings.minutes is not None
+                    self.steps = self.step + max(1, int((60 * settings.minutes - (before - started)) / each))
             losses.append(loss)
             tokens += count
-            due = self.step % settings.log_every == 0 or self.step == settings.steps
+            due = self.step % settings.log_every == 0 or self.step == self.steps
             if due:
                 mean, now = float(torch.stack(losses).mean()), time.perf_counter()
                 record = {
@@ -93,7 +104,7 @@ class Pretrain:
                 self.log.add(record)
                 yield record
             late = settings.stop_after is not None and due and time.perf_counter() - started > settings.stop_after
-            if self.out is not None and (late or self.step % settings.save_every == 0 or self.step == settings.steps):
+            if self.out is not None and (late or self.step % settings.save_every == 0 or self.step == self.steps):
                 self.save()
             if late:
                 return
@@ -102,7 +113,7 @@ class Pretrain:
         """The learning rate of the step that comes next."""
         settings, done = self.settings, self.step
         rising = (done + 1) / max(settings.warmup, 1)
-        falling = (settings.steps - done) / max(settings.steps - settings.warmup, 1)
+        falling = 1.0 if self.steps is None else (self.steps - done) / max(self.steps - settings.warmup, 1)
         return settings.lr * min(1.0, rising, falling)
 
     def _one_step(self) -> tuple[Tensor, int]:
@@ -166,7 +177,7 @@ class Pretrain:
             for key, value in optimizer.state[one].items()
         }
         content = {"model.safetensors": weights, "optimizer.safetensors": averages}
-        state = {"step": self.step, "run": self.identity}
+        state = {"step": self.step, "steps": self.steps, "run": self.identity}
         checkpoint.save(self.out / CHECKPOINTS, self.step, {**content, "state.json": state}, keep=1)
 
     def _resume(self, place: Path, report: Callable[[str], None]) -> None:
@@ -177,7 +188,7 @@ class Pretrain:
             return
         state = found.record("state.json")
         refuse_other(state["run"], self.identity, place.parent)
-        self.step = state["step"]
+        self.step, self.steps = state["step"], state["steps"]
         self.network.load_state_dict(found.tensors("model.safetensors"))
         averages = found.tensors("optimizer.safetensors")
         for number, optimizer in enumerate(self.optimizers):

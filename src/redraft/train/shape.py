@@ -19,11 +19,9 @@ def untrained(shape: str, tokenizer: Any, *, seed: int = 0, device: str = "cpu")
     from redraft.models.llada.configuration import LLaDAConfig
     from redraft.models.llada.modeling import LLaDAForMaskedLM
 
-    if shape not in SHAPES:
-        raise ValueError(f"there is no shape {shape!r}: there are {', '.join(SHAPES)}")
     size = len(tokenizer)
     config = LLaDAConfig(
-        **SHAPES[shape],
+        **known(shape),
         rope_theta=ROPE_THETA,
         vocab_size=size,
         mask_token_id=tokenizer.mask_token_id,
@@ -35,3 +33,9 @@ def untrained(shape: str, tokenizer: Any, *, seed: int = 0, device: str = "cpu")
         network = LLaDAForMaskedLM(config)
     torch.nn.Module.to(network, device)
     return Model.of(network, tokenizer, name=shape)
+
+
+def known(shape: str) -> dict[str, Any]:
+    if shape not in SHAPES:
+        raise ValueError(f"there is no shape {shape!r}: there are {', '.join(SHAPES)}")
+    return SHAPES[shape]
