@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, register, top
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, register, top
 from redraft.shapes import Bool, Float
 
 TO_DEVIATION = 1.4826  # of a normal distribution: its standard deviation in median absolute deviations
@@ -28,8 +28,8 @@ class Corrective(Sampler):
     """Fill all masks at every step and mask the doubtful tokens again: below a bar, the worst, or the outliers."""
 
     rule: Literal["threshold", "linear", "mad"] = "threshold"
-    th: float = 0.9  # threshold: mask again what is not surer
-    k: float = 2.5  # mad: mask again what lies more than k deviations below the median
+    th: Number = 0.9  # threshold: mask again what is not surer
+    k: Number = 2.5  # mad: mask again what lies more than k deviations below the median
 
     channels = frozenset({"m2t", "t2m"})
     eos = "none"
@@ -55,7 +55,7 @@ class Corrective(Sampler):
         return ~block.masked.any(-1)
 
 
-def outliers(p: Float[Tensor, "b w"], among: Bool[Tensor, "b w"], k: float) -> Bool[Tensor, "b w"]:
+def outliers(p: Float[Tensor, "b w"], among: Bool[Tensor, "b w"], k: Number) -> Bool[Tensor, "b w"]:
     """What lies more than k robust standard deviations below the median."""
 
     def median(values: Tensor) -> Tensor:  # torch's: the lower of the two in the middle

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, register, top, uniform
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, register, top, uniform
 from redraft.shapes import Bool, Float
 
 RANKS = {"origin": "probability", "maskgit_plus": "probability", "topk_margin": "margin", "entropy": "entropy"}
@@ -32,15 +32,18 @@ class Dream(Sampler):
     """Reveal the share of masks that Dream's time schedule wants, by entropy, margin, probability or at random."""
 
     alg: Literal["origin", "maskgit_plus", "topk_margin", "entropy"] = "entropy"
-    alg_temp: float = 0.0  # above 0 draws positions from softmax(confidence / alg_temp)
-    eps: float = 0.001  # where time ends
+    alg_temp: Number = 0.0  # above 0 draws positions from softmax(confidence / alg_temp)
+    eps: Number = 0.001  # where time ends
+    top_p: Number = 1.0  # its examples: 0.95
 
     channels = frozenset({"m2t"})
     citation = "Ye et al. 2025, Dream 7B, arXiv 2508.15487, generation_utils.py"
     provenance = "repository: HKUNLP/Dream; at temperature 0 tokens equal to it at every step"
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
-        reading = {"rank": RANKS[self.alg]}
+        if not (0 < self.eps < 1 and self.alg_temp >= 0 and 0 < self.top_p <= 1):
+            raise ValueError("0 < eps < 1, alg_temp >= 0 and 0 < top_p <= 1 must hold")
+        reading = {"rank": RANKS[self.alg], "top_p": self.top_p}
         return [stage._replace(reading=reading) for stage in super().stages(length, steps, block)]
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:

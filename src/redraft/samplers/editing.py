@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, equal_blocks, register, sure
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, sure
 from redraft.shapes import Bool
 
 
@@ -24,8 +24,8 @@ from redraft.shapes import Bool
 class Editing(Sampler):
     """Reveal every mask above one bar and overwrite what is contradicted above another, until a block rests."""
 
-    th: float = 0.95
-    th_edit: float = 0.9
+    th: Number = 0.95
+    th_edit: Number = 0.9
     max_post: int = 16  # passes over a full block, at most
     block: int = 32  # where no --block is given and the response is longer
 
@@ -41,8 +41,10 @@ class Editing(Sampler):
         return sum(stage.steps for stage in self.stages(length, steps, block))
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
+        if self.max_post < 0:
+            raise ValueError(f"max_post is 0 or more, not {self.max_post}")
         equal_blocks(self, length, steps, None)  # refuses what means nothing
-        plan = equal_blocks(self, length, length, block or min(length, self.block))
+        plan = equal_blocks(self, length, length, min(length, self.block) if block is None else block)
         return [stage._replace(steps=stage.steps + self.max_post) for stage in plan]
 
     def begin(self, block: Block) -> Block:

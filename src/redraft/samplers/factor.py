@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, candidates, equal_blocks, register, top
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, candidates, equal_blocks, register, top
 from redraft.shapes import Bool
 
 
@@ -23,7 +23,7 @@ from redraft.shapes import Bool
 class Factor(Sampler):
     """Reveal the n surest masks while (n + 1) (1 - p_n) is at most `factor`; what is visible never changes."""
 
-    factor: float = 1.0
+    factor: Number = 1.0
 
     channels = frozenset({"m2t"})
     eos = "none"

@@ -46,7 +46,7 @@ class ProSeCo(Sampler):
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
         if self.s < 0 or self.n < 1:
             raise ValueError(f"s is 0 or more and n at least 1, not {self.s} and {self.n}")
-        plan = equal_blocks(self, length, steps, block or min(length, self.block))
+        plan = equal_blocks(self, length, steps, min(length, self.block) if block is None else block)
         return [stage._replace(window=self.reach) for stage in plan]
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:

@@ -32,7 +32,7 @@ class RemeDi(Sampler):
     provenance = "repository: maple-research-lab/RemeDi @ 2e1b19d, tokens equal to it at every step; options are ours"
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
-        return equal_blocks(self, length, steps, block or min(length, self.block))
+        return equal_blocks(self, length, steps, min(length, self.block) if block is None else block)
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         pred = denoise(block.tokens) if self.context == "canvas" else blockwise(denoise, block)

@@ -40,7 +40,7 @@ class SPD(Sampler):
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
         equal_blocks(self, length, steps, None)  # refuses what means nothing
-        return equal_blocks(self, length, length, block or min(length, self.block))
+        return equal_blocks(self, length, length, min(length, self.block) if block is None else block)
 
     def begin(self, block: Block) -> Block:
         certain = torch.ones(block.tokens.shape, device=block.tokens.device)

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, equal_blocks, register, sure, top
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, sure, top
 from redraft.shapes import Bool
 
 BARS = {"low_prob": 0.5, "t2t_remask": 0.9, "logit_diff": 0.3}  # published for each detector
@@ -29,10 +29,10 @@ class T2M(Sampler):
     """Reveal every mask above a bar and mask suspect tokens again, until a block rests."""
 
     detector: Literal["low_prob", "t2t_remask", "logit_diff"] = "low_prob"
-    bar: float | None = None  # the detector's; None is the published one
-    th: float = 0.95
+    bar: Number | None = None  # the detector's; None is the published one
+    th: Number = 0.95
     max_per_pos: int = 3
-    ratio: float = 0.25
+    ratio: Number = 0.25  # of the visible tokens, masked again in one pass at most
     max_post: int = 16  # passes over a full block, at most
     block: int = 32  # where no --block is given and the response is longer
 
@@ -45,8 +45,10 @@ class T2M(Sampler):
         return sum(stage.steps for stage in self.stages(length, steps, block))
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
+        if self.max_per_pos < 0 or self.max_post < 0 or not 0 < self.ratio <= 1:
+            raise ValueError("max_per_pos and max_post are 0 or more, and ratio is more than 0 and at most 1")
         equal_blocks(self, length, steps, None)  # refuses what means nothing
-        plan = equal_blocks(self, length, length, block or min(length, self.block))
+        plan = equal_blocks(self, length, length, min(length, self.block) if block is None else block)
         return [stage._replace(steps=stage.steps * (1 + self.max_per_pos) + self.max_post) for stage in plan]
 
     def begin(self, block: Block) -> Block:

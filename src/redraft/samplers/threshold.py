@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Sampler, Stage, equal_blocks, register, sure
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, sure
 from redraft.shapes import Bool
 
 
@@ -21,7 +21,7 @@ from redraft.shapes import Bool
 class Threshold(Sampler):
     """Reveal every mask of at least a given probability, and at least one a step; what is visible never changes."""
 
-    th: float = 0.9
+    th: Number = 0.9
 
     channels = frozenset({"m2t"})
     eos = "none"

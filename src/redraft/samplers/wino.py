@@ -43,7 +43,7 @@ class WINO(Sampler):
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
         equal_blocks(self, length, steps, None)  # refuses what means nothing
-        return equal_blocks(self, length, length, block or min(length, self.block))
+        return equal_blocks(self, length, length, min(length, self.block) if block is None else block)
 
     def begin(self, block: Block) -> Block:
         return block.remember(torch.full_like(block.seeds[:, None], FIRST))  # accepted by the step before
