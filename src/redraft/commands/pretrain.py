@@ -61,8 +61,9 @@ def pretrain(
     if minutes is not None and warmup < MEASURED[1]:
         raise ValueError(f"with --minutes the warm-up takes at least {MEASURED[1]} steps, not {warmup}")
     settings = Pretraining(
-        steps=1000 if steps is None and minutes is None else steps, minutes=minutes, tokens=tokens, accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed,
-        optimizer=optimizer, compile=compiled, stop_after=stop_after,
+        steps=1000 if steps is None and minutes is None else steps, minutes=minutes, tokens=tokens,
+        accumulate=accumulate, lr=lr, warmup=warmup, prose=prose, seed=seed, optimizer=optimizer, compile=compiled,
+        stop_after=stop_after,
     )  # fmt: skip
     names = tuple(name.strip() for name in tasks.split(",") if name.strip())
     if text is not None and not text.exists():
