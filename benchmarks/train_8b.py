@@ -161,7 +161,9 @@ class Measure:
                 if number >= self.warmup:
                     found[conditioned].append(seconds)
         peak = torch.cuda.max_memory_allocated() / 2**30 if self.device == "cuda" else None
-        print(f"{name}: {sum(map(len, found.values()))} steps timed", flush=True)
+        both = f"{median(found[True]):.1f} ms with commits, {median(found[False]):.1f} ms without"
+        memory = "" if peak is None else f", {peak:.1f} GiB"
+        print(f"{name}: {sum(map(len, found.values()))} steps timed, {both}{memory}", flush=True)
         return Timing(name, found[True], found[False], peak, planned)
 
 

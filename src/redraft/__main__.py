@@ -1,0 +1,5 @@
+"""`python -m redraft`, for where the command is not installed."""
+
+from redraft.cli import main
+
+main()
