@@ -102,9 +102,10 @@ def test_a_sampler_file_is_small(path):
 @pytest.mark.parametrize(
     ("layers", "never"),
     [
-        (("models",), ("samplers", "decoding", "evals", "train", "diagnose", "fast", "serve", "cli", "commands")),
-        (("train", "evals", "diagnose"), ("fast", "serve", "cli", "commands")),
-        (("fast",), ("samplers", "serve", "cli", "commands")),
+        (("models",), ("samplers", "decoding", "evals", "train", "diagnose", "fast", "serve", "cli", "commands", "hf")),
+        (("train", "evals", "diagnose"), ("fast", "serve", "cli", "commands", "hf")),
+        (("fast",), ("samplers", "serve", "cli", "commands", "hf")),
+        (("hf",), ("train", "evals", "diagnose", "fast", "serve", "cli", "commands")),
     ],
     ids=str,
 )

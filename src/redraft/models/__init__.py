@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redraft.models.folders import resolve
-    from redraft.models.loading import load, register_auto
+    from redraft.models.loading import load
     from redraft.models.model import Model
 
 _HOME = {
     "Model": "redraft.models.model",
     "load": "redraft.models.loading",
-    "register_auto": "redraft.models.loading",
     "resolve": "redraft.models.folders",
 }
 
-__all__ = ["Model", "load", "register_auto", "resolve"]
+__all__ = ["Model", "load", "resolve"]
 
 
 def __getattr__(name: str):

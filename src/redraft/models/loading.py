@@ -13,7 +13,7 @@ import torch
 
 from redraft.models.adapters import attach
 from redraft.models.devices import best_device, check_device
-from redraft.models.families import FAMILIES, family_of
+from redraft.models.families import family_of
 from redraft.models.fingerprint import FILE as FINGERPRINT
 from redraft.models.fingerprint import check_fingerprint
 from redraft.models.folders import read_json, resolve
@@ -51,7 +51,6 @@ def load(
     shapes = wanted_shapes(kind, config)
     compare(checkpoint_shapes(folder), shapes, str(folder))
     tokenizer = open_tokenizer(folder)
-    register_auto()
     with bars_if_large(shapes):
         network, report = kind.from_pretrained(
             folder,
@@ -79,17 +78,6 @@ def wanted_shapes(kind: type, config: Any) -> Shapes:
     """Names and shapes of a network of this config, built without memory."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in kind(config).state_dict().items()}
-
-
-def register_auto() -> None:
-    """Lets transformers' own ``AutoModel`` and ``AutoModelForMaskedLM`` open these families without remote code."""
-    from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
-
-    for name, family in FAMILIES.items():
-        kind: Any = family.network()
-        AutoConfig.register(name, kind.config_class, exist_ok=True)
-        for auto in (AutoModel, AutoModelForMaskedLM):
-            auto.register(kind.config_class, kind, exist_ok=True)
 
 
 def _stated(path: Path) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from transformers import PretrainedConfig
 
 from redraft.models import checks
+from redraft.models.families import family_of
 
 # What the published files say and the only thing built here. Every one of these changes what the network computes.
 ONLY_BUILT = {
@@ -68,6 +69,7 @@ class LLaDAConfig(PretrainedConfig):
         pad_token_id=126081,
         **rest,
     ):
+        family_of({**rest, "model_type": self.model_type}, "LLaDA config")  # not LLaDA-MoE, which may share the name
         checks.only("LLaDA config", rest, ONLY_BUILT)
         for field, value, high in (
             ("d_model", d_model, 2**16),
