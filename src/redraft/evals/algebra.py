@@ -6,6 +6,7 @@ Problems are made here, from (split, index) alone; version 1 is frozen. Answers 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from math import gcd, lcm
@@ -19,11 +20,10 @@ ENDINGS = ("", " Show the steps.", " Give the exact value.", " Box the answer.")
 
 
 class Sheet:
-    """A problem being written: its numbers are drawn and remembered, its steps are collected."""
+    """A problem being written: its numbers are drawn, its steps are collected."""
 
     def __init__(self, rng: random.Random, kind: str, phrasing: int, sign: int) -> None:
         self.rng, self.kind, self.phrasing, self.sign = rng, kind, phrasing, sign
-        self.numbers: list[int] = []
         self.signed = 0  # numbers so far that may be negative
         self.steps: list[str] = []
         self.letter = rng.choice("xyznatk")
@@ -31,8 +31,7 @@ class Sheet:
         self.ending = ENDINGS[phrasing // PHRASINGS]
 
     def number(self, low: int, high: int) -> int:
-        self.numbers.append(value := self.rng.randint(low, high))
-        return value
+        return self.rng.randint(low, high)
 
     def nonzero(self, low: int, high: int) -> int:
         """With the skeleton's sign: its two bits in turn, each for every second of these numbers."""
@@ -45,14 +44,14 @@ class Sheet:
         self.steps.append((f"{line}.", f"{reason}: {line}.", f"{line} ({reason.lower()}).")[self.style])
 
     def asked(self, *phrasings: str) -> str:
-        return phrasings[self.phrasing % PHRASINGS % len(phrasings)]
+        assert len(phrasings) == PHRASINGS, "two phrasings that are one would be in two splits"
+        return phrasings[self.phrasing % PHRASINGS]
 
     def problem(self, question: str, answer: str) -> Problem:
         end = self.rng.choice(("\\boxed{{{}}}", "The answer is \\boxed{{{}}}.", "So \\boxed{{{}}}.")).format(answer)
-        numbers = (self.kind, *self.numbers)
-        return Problem(
-            question + self.ending, " ".join([*self.steps, end]), answer, (self.kind, self.phrasing, self.sign), numbers
-        )
+        numbers = (self.kind, *map(int, re.findall(r"\d+", question)))  # as they are read: 2 * 6 and 3 * 4 are both 12
+        skeleton = skeleton_of(self.kind, self.phrasing, self.sign)
+        return Problem(question + self.ending, " ".join([*self.steps, end]), answer, skeleton, numbers)
 
 
 # --- how things are written ---
@@ -113,7 +112,10 @@ def linear_fraction(s: Sheet) -> Problem:
     if Fraction(c - b, a).denominator != a:
         s.step("Simplify", f"{x} = {fraction(value)}")
     question = s.asked(
-        "Solve {} = {} as a fraction.", "Find {x} as a fraction if {} = {}.", "Give {x} in lowest terms: {} = {}."
+        "Solve {} = {} as a fraction.",
+        "Find {x} as a fraction if {} = {}.",
+        "Give {x} in lowest terms: {} = {}.",
+        "What fraction is {x} when {} = {}?",
     )
     return s.problem(question.format(f"{term(a, x)} {plus(b)}", c, x=x), fraction(value))
 
@@ -126,7 +128,7 @@ def both_sides(s: Sheet) -> Problem:
     s.step(f"Subtract {term(c, x)}", f"{term(a - c, x)} {plus(b)} = {d}")
     s.step(f"Subtract {b}" if b > 0 else f"Add {-b}", f"{term(a - c, x)} = {d - b}")
     s.step(f"Divide by {a - c}", f"{x} = {r}")
-    sides = f"{term(a, x)} {plus(b)} = {term(c, x)} {plus(d)}"
+    sides = f"{term(a, x)} {plus(b)} = {polynomial(0, c, d, x)}"
     return s.problem(
         s.asked("Solve {}.", "Find {x} if {}.", "What is {x} when {}?", "Let {}. Find {x}.").format(sides, x=x), str(r)
     )
@@ -238,8 +240,9 @@ def order(s: Sheet) -> Problem:
 
 
 def quadratic(s: Sheet) -> Problem:
-    x, p, q = s.letter, s.nonzero(1, 10), s.nonzero(1, 10)
-    low, high = sorted((p, q))
+    x, p, q = s.letter, s.number(1, 12), s.number(1, 12)
+    q += p == q and s.sign != 1  # two roots
+    low, high = sorted((-p if s.sign else p, -q if s.sign == 2 else q))
     s.step("Factor", f"({x} {plus(-low)})({x} {plus(-high)}) = 0")
     s.step("The roots", f"{x} = {low} or {x} = {high}")
     larger = s.phrasing % 2  # as the phrasings alternate
@@ -249,11 +252,11 @@ def quadratic(s: Sheet) -> Problem:
         "What is the smaller solution of {} = 0?",
         "What is the larger solution of {} = 0?",
     )
-    return s.problem(question.format(polynomial(1, -(p + q), p * q, x)), str(high if larger else low))
+    return s.problem(question.format(polynomial(1, -(low + high), low * high, x)), str(high if larger else low))
 
 
 def system(s: Sheet) -> Problem:
-    a, b = s.number(2, 30), s.nonzero(1, 30)
+    a, b = s.number(2, 50), s.nonzero(1, 50)
     total, difference = a + b, a - b
     s.step("Add the equations", f"2x = {2 * a}")
     s.step("Divide by 2", f"x = {a}")
@@ -271,7 +274,7 @@ def system(s: Sheet) -> Problem:
 
 
 def percent(s: Sheet) -> Problem:
-    p, n = s.number(1, 39) * 5, s.number(2, 90) * 10
+    p, n = s.number(1, 39) * 5, s.number(2, 99) * 10
     value = Fraction(p * n, 100)
     s.step("Multiply", f"{p} * {n} = {p * n}")
     s.step("Divide by 100", f"{p * n} / 100 = {fraction(value)}")
@@ -282,7 +285,8 @@ def percent(s: Sheet) -> Problem:
 
 
 def divisor(s: Sheet) -> Problem:
-    g, a, b = s.number(2, 12), s.number(2, 9), s.number(2, 9)
+    g, a, b = s.number(2, 15), s.number(2, 10), s.number(2, 10)
+    b += a == b  # two numbers
     m, n = g * a, g * b
     common = gcd(m, n)
     s.step("Divide both", f"{m} = {common} * {m // common}, {n} = {common} * {n // common}")
@@ -292,18 +296,20 @@ def divisor(s: Sheet) -> Problem:
             "What is the least common multiple of {} and {}?",
             "Find lcm({}, {}).",
             "Find the smallest number that both {} and {} divide.",
+            "Find the smallest common multiple of {} and {}.",
         )
         return s.problem(question.format(m, n), str(lcm(m, n)))
     question = s.asked(
         "What is the greatest common divisor of {} and {}?",
         "Find gcd({}, {}).",
         "Find the largest number that divides {} and {}.",
+        "Find the largest common divisor of {} and {}.",
     )
     return s.problem(question.format(m, n), str(common))
 
 
 def power(s: Sheet) -> Problem:
-    a, n, b = s.number(2, 9), s.number(2, 3), s.nonzero(1, 50)
+    a, n, b = s.number(2, 9), s.number(2, 3), s.nonzero(1, 99)
     value, chain = a**n, " * ".join([str(a)] * n)
     s.step("The power", f"{a}^{n} = {chain} = {value}")
     s.step("Add" if b > 0 else "Subtract", f"{value} {plus(b)} = {value + b}")
@@ -314,7 +320,7 @@ def power(s: Sheet) -> Problem:
 
 
 def remainder(s: Sheet) -> Problem:
-    d, q, r = s.number(3, 12), s.number(2, 15), s.number(0, 11)
+    d, q, r = s.number(3, 12), s.number(2, 30), s.number(0, 11)
     n = d * q + r % d
     s.step("Divide", f"{d} * {q} = {d * q}")
     s.step("Subtract", f"{n} - {d * q} = {n - d * q}")
@@ -322,6 +328,7 @@ def remainder(s: Sheet) -> Problem:
         "What is the remainder of {} divided by {}?",
         "Find the remainder when {} is divided by {}.",
         "Divide {} by {}. What is left?",
+        "How much is left over when {} is divided by {}?",
     )
     return s.problem(question.format(n, d), str(r % d))
 
@@ -334,7 +341,7 @@ def proportion(s: Sheet) -> Problem:
 
 
 def sequence(s: Sheet) -> Problem:
-    a, d, n = s.number(1, 20), s.nonzero(2, 9), s.number(5, 15)
+    a, d, n = s.number(1, 30), s.nonzero(2, 12), s.number(5, 15)
     value = a + (n - 1) * d
     s.step("The step", f"{a + d} {plus(-a)} = {d}")
     s.step("Multiply", f"{n - 1} * {d if d > 0 else f'({d})'} = {(n - 1) * d}")
@@ -344,6 +351,7 @@ def sequence(s: Sheet) -> Problem:
         "What is term {n} of {}, ...?",
         "The sequence {}, ... goes on like this. Find term {n}.",
         "Find term number {n} of the sequence {}, ...",
+        "A sequence begins {}, ... What is its term {n}?",
     )
     return s.problem(question.format(shown, n=n), str(value))
 
@@ -353,23 +361,33 @@ KINDS: dict[str, tuple[Callable[[Sheet], Problem], int]] = {
     kind.__name__: (kind, signs)
     for kind, signs in (
         (linear, 4), (linear_fraction, 2), (both_sides, 4), (bracket, 4), (add_fractions, 2), (multiply_fractions, 2),
-        (evaluate, 4), (expand, 4), (collect, 4), (order, 2), (quadratic, 4), (system, 2), (percent, 1), (divisor, 2),
+        (evaluate, 4), (expand, 4), (collect, 4), (order, 2), (quadratic, 3), (system, 2), (percent, 1), (divisor, 2),
         (power, 2), (remainder, 1), (proportion, 1), (sequence, 2),
     )
 }  # fmt: skip
 
 
-def drawn_skeleton(rng: random.Random, kinds: list[str]) -> tuple[str, int, int]:
-    kind = rng.choice(kinds)
-    return kind, rng.randrange(PHRASINGS * len(ENDINGS)), rng.randrange(KINDS[kind][1])
+def skeleton_of(kind: str, phrasing: int, sign: int) -> tuple[str, int, int, int]:
+    """In this order every kind falls into every split."""
+    return kind, sign, phrasing % PHRASINGS, phrasing // PHRASINGS
+
+
+def drawn_skeleton(rng: random.Random, split: str) -> tuple[str, int, int]:
+    """A kind, as often as any other in every split; a phrasing and signs for it."""
+    kind = rng.choice(list(KINDS))
+    signs = KINDS[kind][1]
+    return until(
+        lambda: (kind, rng.randrange(PHRASINGS * len(ENDINGS)), rng.randrange(signs)),
+        lambda drawn: skeleton_of(*drawn),
+        split,
+    )
 
 
 def problem(split: str, index: int) -> Problem:
     """Problem `index` of a split: a function of these two and the version."""
     rng = draws(NAME, VERSION, split, index)
-    kinds = list(KINDS)
     while True:
-        kind, phrasing, sign = until(lambda: drawn_skeleton(rng, kinds), lambda drawn: drawn, split)
+        kind, phrasing, sign = drawn_skeleton(rng, split)
         for _ in range(40):
             written = KINDS[kind][0](Sheet(rng, kind, phrasing, sign))
             if split_of(written.numbers) == split:

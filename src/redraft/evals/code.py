@@ -69,7 +69,7 @@ class Part(NamedTuple):
     told: str  # of filters: an adjective, or a clause that begins with a preposition or a relative pronoun
     written: str  # Python, of the item {x} and the constant {k}
     done: Callable[[Any, Any], Any]
-    constant: str = ""  # "": none; "number", "letter"
+    constant: str = ""  # "": none; "number", "length", "letter"
 
 
 # --- filters and maps of numbers ---
@@ -113,8 +113,8 @@ CHARACTER_MAPS = {
 }
 WORD_FILTERS = {
     "all": Part("", "", lambda x, k: True),
-    "longer": Part("longer than {k} letters", "len({x}) > {k}", lambda x, k: len(x) > k, "number"),
-    "shorter": Part("shorter than {k} letters", "len({x}) < {k}", lambda x, k: len(x) < k, "number"),
+    "longer": Part("longer than {k} letters", "len({x}) > {k}", lambda x, k: len(x) > k, "length"),
+    "shorter": Part("shorter than {k} letters", "len({x}) < {k}", lambda x, k: len(x) < k, "length"),
     "starts": Part('that start with "{k}"', '{x}.startswith("{k}")', lambda x, k: x.startswith(k), "letter"),
     "ends": Part('that end with "{k}"', '{x}.endswith("{k}")', lambda x, k: x.endswith(k), "letter"),
     "contains": Part('that contain "{k}"', '"{k}" in {x}', lambda x, k: k in x, "letter"),
@@ -142,6 +142,8 @@ class Source(NamedTuple):
     reducers: tuple[str, ...]
     items: Callable[[Any], list[Any]]
     example: Callable[[random.Random], Any]
+    empty: Any
+    rich: Any  # something for every filter to take and to leave
 
 
 SOURCES = {
@@ -149,22 +151,25 @@ SOURCES = {
         "xs", "numbers", "in xs", "xs", "x", NUMBER_FILTERS, NUMBER_MAPS,
         ("sum", "count", "list", "largest", "smallest", "product", "sorted", "backwards"),
         list, lambda rng: [rng.randint(-9, 12) for _ in range(rng.randint(3, 5))],
+        [], [7, -6, 4, 9, -1, 10, 2, -3, 8, 5, -8, 3, 12, 6, 1],
     ),
     "range": Source(
         "n", "numbers", "from 1 to n", "range(1, n + 1)", "i",
         {name: part for name, part in NUMBER_FILTERS.items() if name not in ("positive", "negative")}, NUMBER_MAPS,
         ("sum", "count", "list", "largest", "product"),
-        lambda n: list(range(1, n + 1)), lambda rng: rng.randint(3, 9),
+        lambda n: list(range(1, n + 1)), lambda rng: rng.randint(3, 9), 0, 12,
     ),
     "characters": Source(
         "s", "characters", "of s", "s", "c", CHARACTER_FILTERS, CHARACTER_MAPS,
         ("joined", "count", "list", "backwards_joined"),
         list, lambda rng: rng.choice(WORDS[4:]) + rng.choice(("", "a", "es")),
+        "", "Those children sleep in a garden, but I do not mind",
     ),
     "words": Source(
         "s", "words", "of s", "s.split()", "w", WORD_FILTERS, WORD_MAPS,
         ("spaced", "count", "list", "longest", "sorted"),
         str.split, lambda rng: " ".join(rng.choice(WORDS) for _ in range(rng.randint(3, 4))),
+        "", " ".join([*WORDS, "near", "debt", "lean", "rib", "coil", "music", "cloth", "taxi", "gas"]),
     ),
 }  # fmt: skip
 
@@ -182,7 +187,7 @@ class Reducer(NamedTuple):
 
 REDUCERS = {
     "sum": Reducer("the sum of {them}", "sum({g})", sum, "0", "{out} += {v}"),
-    "count": Reducer("how many {noun} {where} there are", "sum(1 for {x} in {xs}{if_})", len, "0", "{out} += 1"),
+    "count": Reducer("the count of {them}", "sum(1 for {x} in {xs}{if_})", len, "0", "{out} += 1"),
     "list": Reducer("a list of {them}", "[{g}]", list, "[]", "{out}.append({v})"),
     "largest": Reducer(
         "the largest of {them}, or 0 if there are none",
@@ -246,7 +251,7 @@ CONDITIONS = {
     "greater": ("a is greater than b", "a > b", lambda a, b, k: a > b),
     "equal": ("a equals b", "a == b", lambda a, b, k: a == b),
     "even_sum": ("the sum of a and b is even", "(a + b) % 2 == 0", lambda a, b, k: (a + b) % 2 == 0),
-    "both_positive": ("both are positive", "a > 0 and b > 0", lambda a, b, k: a > 0 and b > 0),
+    "both_positive": ("a and b are both positive", "a > 0 and b > 0", lambda a, b, k: a > 0 and b > 0),
     "a_above": ("a is greater than {k}", "a > {k}", lambda a, b, k: a > k),
     "b_below": ("b is less than {k}", "b < {k}", lambda a, b, k: b < k),
 }
@@ -256,7 +261,7 @@ FORMULAS = {
     "product": ("a times b", "a * b", lambda a, b: a * b),
     "a": ("a", "a", lambda a, b: a),
     "b": ("b", "b", lambda a, b: b),
-    "larger": ("the larger of the two", "max(a, b)", max),
+    "larger": ("the larger of a and b", "max(a, b)", max),
     "square": ("the square of a", "a * a", lambda a, b: a * a),
     "zero": ("0", "0", lambda a, b: 0),
 }
@@ -288,7 +293,7 @@ def pipeline(rng: random.Random, skeleton: Skeleton, name: str) -> tuple[Functio
     them = f"the {noun} {source.where}{clause}"
     if mapped.told:
         them += f", each {mapped.told.format(k=m)}"
-    told = reduced.told.format(them=them, noun=noun, where=source.where + clause)
+    told = reduced.told.format(them=them)
     test = kept.written.format(x=source.item, k=shown)
     test = test.replace('"k"', "k") if asks else test
     value = mapped.written.format(x=source.item, k=m)
@@ -301,8 +306,7 @@ def pipeline(rng: random.Random, skeleton: Skeleton, name: str) -> tuple[Functio
     def arguments() -> tuple[Any, ...]:
         return (source.example(rng), *([constant(rng, kept)] if asks else []))
 
-    empty: Any = {"list": [], "range": 0}.get(skeleton[0], "")
-    hard = [(empty, *([k] if asks else []))]
+    hard = [(given, *([k] if asks else [])) for given in (source.empty, source.rich)]
     body = write(rng, source, reduced, test, value)
     return Function(header, told, body, call, arguments, hard), [k, m]
 
@@ -310,7 +314,7 @@ def pipeline(rng: random.Random, skeleton: Skeleton, name: str) -> tuple[Functio
 def constant(rng: random.Random, part: Part) -> Any:
     if part.constant == "letter":
         return rng.choice(LETTERS)
-    return rng.randint(2, 9) if part.constant else None
+    return rng.randint(2, {"number": 9, "length": 4}[part.constant]) if part.constant else None
 
 
 def write(rng: random.Random, source: Source, reduced: Reducer, test: str, value: str) -> str:
@@ -380,14 +384,19 @@ def problem(split: str, index: int) -> Problem:
     """Problem `index` of a split: a function of these two and the version."""
     rng = draws(NAME, VERSION, split, index)
     while True:
-        skeleton = until(lambda: drawn_skeleton(rng), lambda drawn: drawn, split)
+        skeleton = until(lambda: drawn_skeleton(rng), what_it_does, split)
         for _ in range(40):
             name = rng.choice(FUNCTIONS)
             function, constants = (choice if skeleton[0] == "choice" else pipeline)(rng, skeleton, name)
             shown = [function.arguments() for _ in range(2)]
-            numbers = (skeleton[1:4], *constants, *map(repr, shown[0]))
-            if split_of(numbers) == split:
+            numbers = (skeleton[0], *constants, *map(repr, shown))
+            if shown[0] != shown[1] and split_of(numbers) == split:
                 return told(rng, skeleton, name, function, shown, numbers)
+
+
+def what_it_does(skeleton: Skeleton) -> Skeleton:
+    """Without how it is asked for: a function of the test split is never trained on, in whatever words."""
+    return skeleton[:4]
 
 
 def told(
@@ -405,7 +414,7 @@ def told(
     hidden = [*shown, *function.hard, *(function.arguments() for _ in range(TESTS))]
     tests = "\n".join(f"assert {name}({', '.join(map(repr, given))}) == {function.call(*given)!r}" for given in hidden)
     gold = {"entry_point": name, "tests": tests}
-    return Problem(question, f"{function.header}\n{function.body}", gold, skeleton, numbers)
+    return Problem(question, f"{function.header}\n{function.body}", gold, what_it_does(skeleton), numbers)
 
 
 def docstring(function: Function, calls: list[tuple[str, str]]) -> str:
