@@ -106,6 +106,7 @@ def test_precision_of_a_checkpoint_whose_config_is_silent(tmp_path):
 def test_devices(folder):
     assert torch.equal(load(folder, device_map={"": "cpu"})(TOKENS), random_llada()(TOKENS))
     assert load(folder, device="cpu").device == torch.device("cpu")
+    assert load(folder, device="cpu:0").device.type == "cpu"  # as one of several processes has it
     with pytest.raises(ValueError, match="not both"):
         load(folder, device="cpu", device_map="auto")
 

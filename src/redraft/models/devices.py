@@ -16,7 +16,10 @@ def best_device() -> str:
 
 
 def check_device(name: str | None) -> None:
-    """Refuse a device that this computer does not have, naming those that it has."""
+    """Refuse a device that this computer does not have, naming those that it has.
+
+    The first of a kind may be written with its number or without: processes that share work say `cpu:0`.
+    """
     here = devices()
-    if name is not None and name not in here and not (name == "cuda" and "cuda:0" in here):
+    if name is not None and not {name, f"{name}:0", name.removesuffix(":0")} & set(here):
         raise ValueError(f"device {name}: there is no such device here; there is {', '.join(here)}")

@@ -23,17 +23,23 @@ def accelerator(*, device: str | None = None, report_to: str | None = None, out:
     from accelerate import Accelerator
     from accelerate.utils import DistributedDataParallelKwargs, GradientAccumulationPlugin
 
-    return Accelerator(
+    made = Accelerator(
         cpu=device is not None and device.startswith("cpu"),
         # The loop divides by the tokens of a whole step and says when gradients are exchanged. A plug-in, not the
         # plain number: that would be overruled by an environment variable that `accelerate launch` may set.
         gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         # Our own autocast does it; DeepSpeed alone wants to be told, and keeps float32 copies itself.
         mixed_precision="bf16" if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" else "no",
-        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)],
+        kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
         log_with=report_to,
         project_dir=out,
     )
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true" and kind(made) != "FSDP":
+        raise ValueError(
+            "Accelerate's FSDP does nothing on a CPU, and does not say so: start with `torchrun --nproc_per_node 2 ...` "
+            "and give --shard"
+        )
+    return made
 
 
 def kind(accelerator: Any) -> str:
