@@ -19,7 +19,7 @@ from redraft.evals.task import Grade
 
 TASKS = (words, algebra, code)
 SPLITS = ("train", "validation", "test")
-MANY = 3000
+MANY = 2000
 tasks = pytest.mark.parametrize("task", TASKS, ids=[task.NAME for task in TASKS])
 
 
@@ -114,7 +114,7 @@ def test_words_vary(problems):
     assert min(operations.values()) > MANY * 0.02
     assert {one.skeleton[0] for one in test} == set(words.TELLERS), "every scenario is tested"
     assert 0.15 < sum("distractor" in one.skeleton for one in test) / MANY < 0.5
-    assert len({one.skeleton for one in problems[words, "train"]}) > 1000
+    assert len({one.skeleton for one in problems[words, "train"]}) > 0.3 * MANY
     openings = Counter(re.sub(r"\d+", "#", one.solution).split()[0] for one in test)
     assert len(openings) > 12, "solutions begin in many ways"
 
@@ -160,13 +160,13 @@ def test_every_equation_of_numbers_in_algebra_is_right(problems, split):
             if len(sides) > 1 and not re.search(r"[a-z]", line.replace("frac", "")):
                 assert len({valued(side) for side in sides}) == 1, one
                 checked[one.skeleton[0]] += 1
-    equations = {"linear", "linear_fraction", "both_sides", "bracket", "quadratic", "proportion", "multiply_fractions"}
-    assert set(checked) >= set(algebra.KINDS) - equations, "lines of numbers alone"
+    letters = {"linear", "linear_fraction", "both_sides", "bracket", "quadratic", "proportion", "system"}
+    assert set(checked) == set(algebra.KINDS) - letters - {"multiply_fractions"}
 
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_answers_of_algebra_stand_when_put_into_the_question(problems, split):
-    for one in problems[algebra, split]:
+    for one in problems[algebra, split][:700]:
         assert stands(one.skeleton[0], one.question, one.gold), one
         assert one.solution.count("\\boxed") == 1
         assert f"\\boxed{{{one.gold}}}" in one.solution
@@ -324,7 +324,7 @@ def test_algebra_is_graded_by_the_last_box(problems):
 
 def test_code_is_graded_in_the_sandbox(problems):
     draw = random.Random(0)
-    for one in draw.sample(problems[code, "test"], 8):
+    for one in draw.sample(problems[code, "test"], 4):
         assert code.grade(one.solution, one.gold).correct, one
         fenced = f"Here it is:\n```python\n{one.solution}\n```\nDone."
         assert code.grade(fenced, one.gold).correct
