@@ -14,17 +14,21 @@ from __future__ import annotations
 import re
 
 from redraft.evals import identity
-from redraft.evals.formulas import Node, Puzzling, parse, trimmed
+from redraft.evals.formulas import LONGEST, Node, Puzzling, parse, trimmed
 
 WORD = re.compile(r"[a-z]{3,}")
+DRESS = re.compile(r"\\(?:text\w*|mbox|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
+SILENT = re.compile(r"\\(?:left|right|displaystyle|quad|[!,;: ])|[\s$~]")
+DEEPEST_DRESS = 3  # \boxed{\text{\textbf{east}}}
 MOST_ITEMS = 100  # of a list or a set that is compared without order
 
 
 def equal(pred: str, gold: str) -> bool:
     """Whether a predicted answer says what the right one says. Never raises, never hangs, starts nothing."""
-    if not pred.strip() or not gold.strip():
-        return False
-    if pred.strip() == gold.strip() or (_words(pred) == _words(gold) and WORD.fullmatch(_words(gold))):
+    pred, gold = pred.strip(), gold.strip()
+    if not pred or not gold or max(len(pred), len(gold)) > LONGEST:
+        return pred == gold != ""
+    if pred == gold or (_words(pred) == _words(gold) and WORD.fullmatch(_words(gold))):
         return True
     try:
         return _same(parse(pred), parse(gold))
@@ -34,28 +38,42 @@ def equal(pred: str, gold: str) -> bool:
 
 def boxed(text: str) -> str | None:
     """What the last \\boxed{...} of a text holds; None if there is none, or if it is empty or a placeholder."""
+    closing = _braces(text)
     for start in reversed([match.end() for match in re.finditer(r"\\(?:boxed|fbox)\s*(?=[{\w\\-])", text)]):
-        held = _braced(text, start) if text[start : start + 1] == "{" else text[start:].split("$")[0].split("\n")[0]
-        if held is not None:
-            held = held.strip()
-            return held if held.strip(". ") and held != r"\ldots" else None
+        if text[start] != "{":
+            held = UNBRACED.split(text[start:], maxsplit=1)[0]
+        elif start in closing:
+            held = text[start + 1 : closing[start]]
+        else:
+            continue
+        held = held.strip()
+        return held if held.strip(". ") and held != r"\ldots" else None
     return None
 
 
-def _braced(text: str, start: int) -> str | None:
-    depth = 0
-    for match in re.finditer(r"\\.|[{}]", text[start:], re.S):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
-        if depth == 0:
-            return text[start + 1 : start + match.start()]
-    return None
+UNBRACED = re.compile(r"[$\n]|\.(?!\d)")  # where an answer without braces ends
+
+
+def _braces(text: str) -> dict[int, int]:
+    """Where each opening brace that is closed is closed."""
+    opened, closing = [], {}
+    for match in re.finditer(r"\\.|[{}]", text, re.S):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            closing[opened.pop()] = match.start()
+    return closing
 
 
 def _words(text: str) -> str:
-    """A text answer without its dress: letters and digits, in lower case."""
-    bare = re.sub(r"\\(?:text\w*|mbox|mathrm|mathbf|boxed|left|right|[!,;: ])", " ", trimmed(text))
-    bare = re.sub(r"[\s{}$~]+", "", bare).strip(".,").lower()
-    return bare[1:-1] if re.fullmatch(r"\([a-z]\)", bare) else bare
+    """A text answer without its dress, in lower case."""
+    bare = trimmed(text)
+    for _ in range(DEEPEST_DRESS):
+        bare = DRESS.sub(r" \1 ", bare)
+    bare = SILENT.sub("", bare).strip(".,").lower()
+    while re.fullmatch(r"\([a-z]\)|\{[^{}]*\}", bare):
+        bare = bare[1:-1]
+    return bare
 
 
 # --- parts ---
@@ -76,10 +94,10 @@ def _is_tuple(tree: Node) -> bool:
 
 def _members(tree: Node) -> list[Node]:
     """What an unordered collection holds, with both signs of every plus-or-minus. One item is its only member."""
+    tree = _settled(tree)
     if tree[0] in ("list", "set", "union"):
         members = [member for part in tree[1] for member in _members(part)]
         return _unnamed(members) if tree[0] == "list" else members
-    tree = _settled(tree)
     return [tree] if not _has_choice(tree) else [_chosen(tree, "add"), _chosen(tree, "negate")]
 
 
@@ -153,13 +171,19 @@ def _interval(tree: Node) -> Node | None:
 
 
 def _name(tree: Node) -> str | None:
-    """x of `x = 5`, f of `f(x) = 5`."""
+    """x of `x = 5`, f of `f(x) = 5`, ABC of `ABC = 90`, (x, y) of `(x, y) = (1, 2)`."""
     if tree[0] != "relation" or {*tree[2]} != {"="}:
         return None
-    left = tree[1][0]
-    if left[0] == "multiply" and left[1][0] == left[2][0] == "variable":
-        left = left[1]
-    return left[1] if left[0] == "variable" else None
+    return _named(tree[1][0])
+
+
+def _named(tree: Node) -> str | None:
+    if tree[0] == "variable":
+        return tree[1]
+    if tree[0] not in ("multiply", "bracket"):
+        return None
+    parts = [_named(part) for part in (tree[1:] if tree[0] == "multiply" else tree[3])]
+    return None if None in parts else "".join(map(str, parts))
 
 
 def _value(tree: Node) -> Node:

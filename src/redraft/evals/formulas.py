@@ -15,10 +15,10 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from redraft.evals.units import BARE, unit
+from redraft.evals.units import BARE, POWERS, unit
 
 Node = tuple[Any, ...]
-Token = tuple[str, str]  # "number", "repeating", "letter", "text" or "sign"; and what it says
+Token = tuple[str, str]  # "number", "repeating", "scientific", "letter", "text" or "sign"; and what it says
 
 LONGEST = 1000  # characters; the longest answer of MATH-500 has 53
 DEEPEST = 40  # brackets, fractions and exponents within one another
@@ -37,10 +37,11 @@ GROUPED = r"[1-9]\d{0,2}(?:(?:,\\!\s*|\{,\}|,|\\,|\ )\d{3})+(?!\d)(?:\.\d+)?"
 SYMBOL = re.compile(r"\\(?:math\w+|operatorname\*?)\s*\{[A-Za-z]\}")
 LEXER = re.compile(
     rf"""(?P<text>{WORDS})
-    |(?P<repeating>\d*\.\d*\\overline\s*\{{\d+\}})
+    |(?P<repeating>\d*\.\d*\\(?:overline|bar|dot)\s*(?:\{{\d+\}}|\d))
+    |(?P<scientific>\d+(?:\.\d+)?[eE][-+]?\d{{1,3}}(?!\d))
     |(?P<grouped>{GROUPED})
     |(?P<number>\d+(?:\.\d+)?|\.\d+)
-    |(?P<word>[A-Za-z]+)
+    |(?P<word>sq\.|[A-Za-z]+)
     |(?P<sign>\\(?:begin|end)\s*\{{[a-zA-Z]+\*?\}}(?:\{{[clr|]+\}})?|\\mathbb\s*\{{?[A-Z]\}}?|\\[A-Za-z]+|\\.|\*\*|[<>!]=|\S)
     |(?P<blank>\s+)""",
     re.VERBOSE,
@@ -48,8 +49,7 @@ LEXER = re.compile(
 SILENT = (  # of these nothing is worth comparing
     r"\left", r"\right", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr", r"\big", r"\Big", r"\bigg", r"\Bigg",
     r"\displaystyle", r"\textstyle", r"\limits", r"\boxed", r"\quad", r"\qquad", r"\,", r"\;", r"\:", r"\!", r"\(",
-    r"\)", r"\[", r"\]", r"\hfill", "~",
-    "\\ ",
+    r"\)", r"\[", r"\]", r"\hfill", "~", r"\angle", r"\triangle", "\\ ",
 )  # fmt: skip
 SAME = {  # other spellings of a sign
     **dict.fromkeys(SILENT, ""),
@@ -64,9 +64,11 @@ SAME = {  # other spellings of a sign
     **dict.fromkeys((r"\lvert", r"\rvert", r"\vert", r"\mid"), "|"),
     **dict.fromkeys((r"\circ", "°", r"\degree", r"\degrees"), r"\degree"),
     **dict.fromkeys((r"\varnothing", "∅"), r"\emptyset"),
+    **dict.fromkeys((r"\approx", r"\simeq", "≈"), "="),
+    **dict.fromkeys((r"\dots", r"\cdots", r"\ldots", "…"), r"\ldots"),
     **dict.fromkeys((r"\wedge", r"\land", r"\lor", r"\vee", ";"), ","),
     **dict.fromkeys((r"\mathbb{R}", r"\mathbb R", "ℝ"), r"\reals"),
-    "±": r"\pm", "∪": r"\cup", "∈": r"\in", "√": r"\sqrt", "∞": r"\infty", "π": r"\pi", "θ": r"\theta", "%": r"\%",
+    "±": r"\pm", "∪": r"\cup", "∈": r"\in", "√": r"\surd", "∞": r"\infty", "π": r"\pi", "θ": r"\theta", "%": r"\%",
     r"\lt": "<", r"\gt": ">", "**": "^", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]",
 }  # fmt: skip
 COUNTED = (
@@ -74,7 +76,7 @@ COUNTED = (
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 )  # fmt: skip
 NUMERALS = {word: str(number) for number, word in enumerate(COUNTED)}
-POWERS = {"²": "2", "³": "3"}
+RAISED = {"²": "2", "³": "3"}
 PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 OPEN, CLOSE = {"(", "[", r"\{", r"\langle"}, {")", "]", r"\}", r"\rangle"}
 GREEK = frozenset({
@@ -84,7 +86,7 @@ GREEK = frozenset({
 })  # fmt: skip
 FUNCTIONS = frozenset({
     "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "ln",
-    "exp", "min", "max", "gcd", "lcm", "abs", "sqrt",
+    "exp", "min", "max", "gcd", "lcm", "abs",
 })  # fmt: skip
 SAID = {
     **dict.fromkeys(("and", "or"), ","),
@@ -92,7 +94,11 @@ SAID = {
     **dict.fromkeys(("infinity", "inf", "oo"), r"\infty"),
     **dict.fromkeys(("pi",), r"\pi"),
     **dict.fromkeys(("in",), r"\in"),
+    **dict.fromkeys(("sqrt",), r"\surd"),  # of a whole number, where \sqrt17 is that of 1, times 7
+    **dict.fromkeys((r"\$", "$"), r"\$"),
+    **dict.fromkeys((r"\%", "%"), r"\%"),
 }
+ORDINALS = ("st", "nd", "rd", "th")  # 5^{\text{th}}
 
 
 def tokens(text: str) -> list[Token]:
@@ -100,7 +106,7 @@ def tokens(text: str) -> list[Token]:
     depth = 0
     for match in LEXER.finditer(text):
         kind, said = str(match.lastgroup), match[0]
-        if kind in ("number", "repeating"):
+        if kind in ("number", "repeating", "scientific"):
             found.append((kind, said))
         elif kind == "word":
             found.extend(_word(said))
@@ -108,8 +114,8 @@ def tokens(text: str) -> list[Token]:
             found.extend(_grouped(said, depth))
         elif kind == "text":
             found.extend([("letter", match[2])] if SYMBOL.fullmatch(said) else _text(match[2]))
-        elif said in POWERS:
-            found += [("sign", "^"), ("number", POWERS[said])]
+        elif said in RAISED:
+            found += [("sign", "^"), ("number", RAISED[said])]
         elif said in PARTS:
             found += [("sign", r"\frac"), ("number", PARTS[said][0]), ("number", PARTS[said][2])]
         elif kind == "sign" and (said := SAME.get(said, said)):
@@ -126,7 +132,7 @@ def _word(said: str) -> list[Token]:
         return [("sign", SAID[said])]
     if said in FUNCTIONS:
         return [("sign", f"\\{said}")]
-    if len(said) > 3 or said.lower() in BARE:
+    if len(said) > 3 or said.lower() in BARE or said.lower().rstrip(".") in POWERS:
         return [("text", said)]
     return [("letter", letter) for letter in said]
 
@@ -134,6 +140,8 @@ def _word(said: str) -> list[Token]:
 def _text(said: str) -> list[Token]:
     """What stands in \\text{...}."""
     said = said.strip(" ,.")
+    if said[:1].isdecimal():  # \text{120 ways}
+        return tokens(said)
     known = said in SAID or said in FUNCTIONS or said.lower() in NUMERALS
     return _word(said) if known else [("text", said)] if said else []
 
@@ -155,10 +163,11 @@ SIGNED = {
     r"\infty": ("variable", "oo"),
     r"\emptyset": ("set", ()),
     r"\reals": ("bracket", "(", ")", (("negate", ("variable", "oo")), ("variable", "oo"))),
+    r"\ldots": ("variable", "..."),
 }
 LETTERS = {"e": ("constant", "e"), "i": ("constant", "i")}
 STARTS = frozenset(
-    {"(", "[", "{", r"\{", r"\langle", r"\frac", r"\binom", r"\sqrt", r"\lfloor", r"\lceil", *SIGNED, *GREEK}
+    {"(", "[", "{", r"\{", r"\langle", r"\frac", r"\binom", r"\sqrt", r"\surd", r"\lfloor", r"\lceil", *SIGNED, *GREEK}
 )
 END: Token = ("end", "")
 
@@ -214,6 +223,7 @@ class _Parser:
         return found[0] if len(found) == 1 and kind == "list" else (kind, tuple(found))
 
     def relation(self) -> Node:
+        self.accept("=")  # "= 5" and "\approx 5"
         sides, signs = [self.union()], []
         while self.token[0] == "sign" and self.token[1] in RELATIONS:
             signs.append(self.take()[1])
@@ -275,7 +285,7 @@ class _Parser:
     def starts(self) -> bool:
         """Whether a factor may begin here without a sign between."""
         kind, said = self.token
-        return kind in ("number", "repeating", "letter") or (
+        return kind in ("number", "repeating", "scientific", "letter") or (
             kind == "sign"
             and (
                 said in STARTS or said[1:] in FUNCTIONS or said.startswith(r"\begin") or (said == "|" and not self.bars)
@@ -320,7 +330,7 @@ class _Parser:
             elif self.accept("!"):
                 tree = ("call", "factorial", tree)
             elif self.accept(r"\degree"):
-                tree = ("degrees", tree)
+                tree = self.degrees(tree)
             elif self.token[1] == "_" and tree[0] == "number":
                 self.take()
                 tree = ("based", tree[1], self.subscript())
@@ -333,16 +343,25 @@ class _Parser:
         if self.accept("{"):
             if self.accept(r"\degree"):
                 self.expect("}")
-                return ("degrees", tree)
+                return self.degrees(tree)
+            if self.token[0] == "text" and self.token[1] in ORDINALS:
+                self.take()
+                self.expect("}")
+                return tree
             exponent = self.items()
             self.expect("}")
         elif self.accept(r"\degree"):
-            return ("degrees", tree)
+            return self.degrees(tree)
         else:
             exponent = self.signed_atom()
             if self.accept("^"):  # a tower leans to the right
                 exponent = self.raised(exponent)
         return ("power", tree, exponent)
+
+    def degrees(self, tree: Node) -> Node:
+        if self.token in (("letter", "C"), ("letter", "F")):
+            return ("quantity", tree, f"degree {self.take()[1]}")
+        return ("degrees", tree)
 
     def signed_atom(self) -> Node:
         return ("negate", self.signed_atom()) if self.accept("-") else self.atom()
@@ -355,16 +374,16 @@ class _Parser:
             if self.token == END:
                 raise Puzzling("an open subscript")
             said += self.take()[1]
-        return said
+        return said.strip("()")
 
     def atom(self) -> Node:
         """A number, a letter, or whatever has its own brackets."""
         kind, said = self.take()
-        if kind == "number":
+        if kind in ("number", "scientific"):
             return ("number", Fraction(int(said) if said.isdigit() else said))
         if kind == "repeating":
             return ("number", repeating(said))
-        if kind == "letter" or (kind == "text" and len(said) == 1):
+        if kind == "letter" or (kind == "text" and (len(said) == 1 or self.token == ("sign", "="))):
             return LETTERS.get(said) or self.variable(said)
         if kind != "sign":
             raise Puzzling(said)
@@ -380,6 +399,8 @@ class _Parser:
             return tree
         if said == "{":
             tree = self.items()
+            if self.accept(r"\choose"):
+                tree = ("call", "binomial", tree, self.items())
             self.expect("}")
             return tree
         if said == "|":
@@ -398,6 +419,8 @@ class _Parser:
             return ("call", "binomial", self.argument(), self.argument())
         if said == r"\sqrt":
             return self.root()
+        if said == r"\surd":
+            return _root(self.atom())
         if said in SIGNED:
             return SIGNED[said]
         if said in GREEK:
@@ -421,10 +444,12 @@ class _Parser:
         closed = ")" if said == r"\rangle" else said
         if tree[0] == "list":
             return ("bracket", opened, closed, tree[1])
+        if opened + closed not in ("()", "[]"):
+            raise Puzzling("a bracket closed by another")
         return tree
 
     def argument(self) -> Node:
-        """Of a fraction: braces, or as in LaTeX a single digit or letter."""
+        """Of a fraction or a root: braces, or as in LaTeX a single digit or letter."""
         kind, said = self.token
         if kind == "number" and len(said) > 1 and said.isdigit():
             self.token = ("number", said[1:])
@@ -436,8 +461,7 @@ class _Parser:
         if self.accept("["):
             degree = self.total()
             self.expect("]")
-        of = self.atom()
-        return ("power", of, ("divide", ("number", Fraction(1)), degree))
+        return _root(self.argument(), degree)
 
     def function(self, name: str) -> Node:
         base = self.argument() if self.accept("_") else None
@@ -455,9 +479,9 @@ class _Parser:
 
     def arguments(self) -> tuple[Node, ...]:
         """In brackets, or all that is multiplied without a sign up to the next function: sin 2x."""
-        if self.token[1] in ("(", "{", "["):
+        if self.token[1] in ("(", "{", "[", r"\{"):
             given = self.atom()
-            return given[3] if given[0] == "bracket" else given[1] if given[0] == "list" else (given,)
+            return given[3] if given[0] == "bracket" else given[1] if given[0] in ("list", "set") else (given,)
         tree = self.signed_power()
         while self.starts() and self.token[1] not in ("(", "[") and self.token[1][1:] not in FUNCTIONS:
             tree = ("multiply", tree, self.power())
@@ -483,9 +507,13 @@ class _Parser:
                 raise Puzzling("a matrix without an end")
 
 
+def _root(of: Node, degree: Node = ("number", Fraction(2))) -> Node:
+    return ("power", of, ("divide", ("number", Fraction(1)), degree))
+
+
 def repeating(said: str) -> Fraction:
     """0.1\\overline{6} is a sixth."""
-    before, _, again = said.partition(r"\overline")
+    before, again = re.split(r"\\[a-z]+", said)
     again = re.sub(r"\D", "", again)
     whole, _, part = before.partition(".")
     scale = 10 ** len(part)

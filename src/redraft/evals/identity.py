@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from redraft.evals.formulas import Node
@@ -22,6 +22,7 @@ SAMPLES = 4  # places at which the others are
 DIGITS = 50  # of which so many must agree:
 AGREED = 30
 LARGEST = 10**4  # bits of an exact power, exponents and arguments: beyond, a number is not worked out
+LARGEST_EXACT = 10**5  # bits of what is computed with
 LARGEST_FACTORIAL = 2000
 
 
@@ -36,7 +37,7 @@ def same(one: Node, other: Node) -> bool:
     except Unknown:
         pass
     try:
-        return all(_close(_complex(one, sample), _complex(other, sample)) for sample in range(SAMPLES))
+        return all(_close(_at(one, sample), _at(other, sample)) for sample in range(SAMPLES))
     except Unknown:
         return False
 
@@ -108,7 +109,7 @@ def _exact(tree: Node) -> Fraction:
         return tree[1]
     if kind == "negate":
         return -_exact(tree[1])
-    parts = [_exact(part) for part in tree[1:] if isinstance(part, tuple)]
+    parts = [_moderate(_exact(part)) for part in tree[1:] if isinstance(part, tuple)]
     if kind == "add":
         return parts[0] + parts[1]
     if kind == "multiply":
@@ -132,6 +133,12 @@ def _exact(tree: Node) -> Fraction:
     raise Unknown(kind)
 
 
+def _moderate(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > LARGEST_EXACT:
+        raise Unknown("a number too large")
+    return value
+
+
 COUNTS: dict[str, Callable[..., int]] = {
     "factorial": math.factorial,
     "binomial": math.comb,
@@ -151,6 +158,12 @@ def _numbers() -> Any:
     numbers = MPContext()
     numbers.dps = DIGITS
     return numbers
+
+
+@lru_cache(1000)
+def _at(tree: Node, sample: int) -> Any:
+    """Remembered, for each item of a list is compared with many."""
+    return _complex(tree, sample)
 
 
 def _complex(tree: Node, sample: int) -> Any:

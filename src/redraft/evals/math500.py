@@ -18,8 +18,13 @@ VERSION = 1
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
 TAGGED = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.S | re.I)
-FINAL = re.compile(r"(?:final\s+)?answer\s*(?:is|:)\s*:?\s*(.+)", re.I)
-DISPLAYED = re.compile(r"(?<!\\)\$\$?([^$]+?)(?<!\\)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
+FINAL = re.compile(r"answer\s*+(?:is\b|:)[\s:]*+(.+)", re.I)
+DISPLAYED = re.compile(
+    r"(?<!\\)\$\$?((?:[^$\\]|\\.)+)\$\$?"
+    r"|\\\(((?:(?!(?<!\\)\\[()]).)+)\\\)"  # nothing is opened twice: the search stays linear
+    r"|\\\[((?:(?!(?<!\\)\\[\[\]]).)+)\\\]",
+    re.S,
+)
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?")
 
 

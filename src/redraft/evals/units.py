@@ -45,7 +45,7 @@ BARE = frozenset(name for name in UNITS if len(name) > 1) - {
 
 def unit(said: str) -> str:
     """One spelling of a unit: `sq. cm`, `centimeters squared` and `cm^2` are centimeter^2."""
-    said = re.sub(r"\b(?:a|an|of|the)\b|[.{}\\]", " ", said.lower().replace("per", "/"))
+    said = re.sub(r"\b(?:a|an|of|the)\b|[.{}\\]", " ", re.sub(r"\bper\b", "/", said.lower()))
     names: list[list[str | int]] = []
     pending, divided = 1, ""
     for word in re.findall(r"/|\^\s*-?\d+|[^\W\d_]+|¢|%", said):
@@ -58,7 +58,8 @@ def unit(said: str) -> str:
         elif word in POWERS:
             pending = POWERS[word]
         else:
-            names.append([divided + _singular(word), pending])
+            named, _, under = _singular(word).partition("/")  # mph is miles per hour
+            names += [[divided + named, pending], *([[f"/{under}", 1]] if under else [])]
             pending, divided = 1, ""
     return " ".join(f"{name}^{power}" if power != 1 else str(name) for name, power in names)
 
