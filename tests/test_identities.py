@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import redraft.samplers
 from fakes import EOS, MASK, READING, Chaos, Script, Spy, fresh, responses
-from redraft.decoding import SCHEDULES, Clock, Denoise, Sampler, walk
+from redraft.decoding import SAMPLERS, SCHEDULES, Clock, Denoise, Sampler, walk
 from redraft.samplers import D3IM, Unmask
 
 NO_EOS = replace(READING, eos="none")
@@ -92,6 +92,50 @@ def test_blocks_of_one_token_and_one_step_are_greedy_from_left_to_right(sampler)
         logits[MASK] = -torch.inf
         tokens[0, position] = logits.argmax()
     assert decode(sampler, model, length=8, steps=8, block=1)[-1] == tokens[:, 3:].tolist()
+
+
+# --- every other sampler, where its options make it a simpler one ---
+
+A_TOKEN_A_STEP = None
+TWINS = {  # sampler: its twin, and steps for each block of both
+    "adaptive(th=1.0)": ("d3im", 6),
+    "core(every=0)": ("unmask", 6),
+    "corrective(rule=linear)": ("d3im(t2t=False, schedule=ceil)", 6),
+    "d3im(t2t=False, t2m=False, schedule=front)": ("unmask", 6),
+    "dream(alg=maskgit_plus)": ("unmask", 1),
+    "editing(th=1.0, th_edit=1.0, max_post=0)": ("unmask", A_TOKEN_A_STEP),
+    "factor(factor=100)": ("unmask", 1),
+    "pc(decay=0)": ("unmask", 6),
+    "proseco(s=0)": ("unmask", 6),
+    "rcr": ("d3im", 1),
+    "remdm(eta=0)": ("unmask(schedule=floor)", 5),
+    "remedi(score=probability, context=canvas, schedule=floor)": ("d3im(t2t=False)", 6),
+    "soft(scale=0)": ("unmask", 6),
+    "spd(th=0.0, rest=0.0)": ("unmask", 1),
+    "t2m(th=1.0, max_per_pos=0, max_post=0)": ("unmask", A_TOKEN_A_STEP),
+    "threshold(th=1.0)": ("unmask", A_TOKEN_A_STEP),
+    "tolerator(rounds=0, temperature=0, eos_penalty=1)": ("unmask", 6),
+    "unmask(schedule=floor)": ("d3im(t2t=False, t2m=False)", 6),
+    "wino(verify=False, th=1.0)": ("unmask", A_TOKEN_A_STEP),
+    "xdlm(k1=0)": ("unmask", 6),
+}
+
+
+def test_every_sampler_has_a_twin():
+    ours = {name for name in SAMPLERS if SAMPLERS.classes[name].__module__.startswith("redraft.samplers.")}
+    assert {redraft.samplers.parse(notation).name for notation in TWINS} == ours
+
+
+@pytest.mark.parametrize("notation", TWINS)
+@pytest.mark.parametrize("block", [None, 6])
+def test_a_sampler_is_its_twin(notation, block):
+    (twin, each), width = TWINS[notation], block or 12
+    for seed in range(3):
+        shape = {"model": Chaos(seed, preserve=2.0), "prompts": [[1, 2], [3]], "block": block}
+        steps = (each or width) * 12 // width
+        ours, theirs = (decode(redraft.samplers.parse(name), steps=steps, **shape) for name in (notation, twin))
+        assert ours[: len(theirs)] == theirs[: len(ours)]
+        assert ours[-1] == theirs[-1]
 
 
 # --- how much is visible ---

@@ -38,7 +38,8 @@ def samplers(
         lines.add_column(overflow="fold")
         for name, fact in facts.items():
             lines.add_row(name, plain(fact))
-        table.add_row(f"[bold]{one['name']}[/]", Group(plain(one["summary"]), lines))
+        label = "\n[dim]experimental[/]" if one["experimental"] else ""
+        table.add_row(f"[bold]{one['name']}[/]{label}", Group(plain(one["summary"]), lines))
     out.print(table, soft_wrap=False)
 
 
@@ -74,6 +75,7 @@ def describe(name: str, cls: type) -> dict[str, Any]:
         "reach": sampler.reach,
         "calls": "one a step" if calls == 64 else f"at most {calls} for 64 steps of 256 tokens",
         "eos": sampler.eos,
+        "experimental": sampler.experimental,
         "citation": sampler.citation,
         "provenance": sampler.provenance,
     }

@@ -3,8 +3,8 @@
 Ye et al., Dream 7B (arXiv 2508.15487); `generation_utils.py` of HKUNLP/Dream. Because time ends at 0.001 and counts are
 truncated, 256 tokens in 256 steps reveal none at the first step and two at the last.
 Differs from the reference: `alg` is "entropy" as in Dream's examples and evaluation (its config class has "origin");
-confidence is taken at temperature 1, where Dream takes that of the tempered and filtered distribution; each row counts
-its own masks, where Dream takes their mean; ties go to the lowest position; a block has a time of its own.
+confidence is taken at temperature 1, where Dream takes that of the tempered distribution; each row counts its own
+masks, where Dream takes their mean; ties go to the lowest position; a block has a time of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Dream(Sampler):
 
     channels = frozenset({"m2t"})
     citation = "Ye et al. 2025, Dream 7B, arXiv 2508.15487, generation_utils.py"
-    provenance = "repository: HKUNLP/Dream; at temperature 0 tokens equal to it at every step"
+    provenance = "repository: HKUNLP/Dream (as in NVlabs/Fast-dLLM @ 24cc59e), tokens equal to it at temperature 0"
 
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
         if not (0 < self.eps < 1 and self.alg_temp >= 0 and 0 < self.top_p <= 1):

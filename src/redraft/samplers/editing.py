@@ -34,7 +34,8 @@ class Editing(Sampler):
     experimental = True
     citation = "LLaDA2.1, inclusionAI 2026: joint thresholds, `generate` of its model files"
     provenance = (
-        "repository: LLaDA2.1's generate; the port to plain masked models is inferred (attention, blocks, no stop)"
+        "repository: LLaDA2.1's generate (as in synsis/remasked_DLM @ 1fe25ab), tokens equal to it on one network; "
+        "inferred: the port to plain masked models (attention, blocks, no stop at end tokens)"
     )
 
     def calls(self, length: int, steps: int, block: int | None = None) -> int:

@@ -28,7 +28,10 @@ class Factor(Sampler):
     channels = frozenset({"m2t"})
     eos = "none"
     citation = "Wu et al. 2025, Fast-dLLM, arXiv 2505.22618, Theorem 1 and Algorithm 1"
-    provenance = "repository: NVlabs/Fast-dLLM, get_transfer_index_dynamic, without its caches; tokens equal to it"
+    provenance = (
+        "repository: NVlabs/Fast-dLLM, get_transfer_index_dynamic, without its caches; "
+        "tokens equal to its copy in NEUIR/PC-Sampler @ 8b106b0"
+    )
 
     def calls(self, length: int, steps: int, block: int | None = None) -> int:
         return length

@@ -38,8 +38,12 @@ class T2M(Sampler):
 
     channels = frozenset({"m2t", "t2m"})
     eos = "none"
+    experimental = True
     citation = "Yao 2026, Remask, Don't Replace (T2M), arXiv 2604.18738"
-    provenance = "repository: synsis/remasked_DLM @ 1fe25ab; inferred: attention and blocks of plain masked models"
+    provenance = (
+        "repository: synsis/remasked_DLM @ 1fe25ab, tokens equal to it on one network; "
+        "inferred: the port to plain masked models (attention, blocks, no stop at end tokens)"
+    )
 
     def calls(self, length: int, steps: int, block: int | None = None) -> int:
         return sum(stage.steps for stage in self.stages(length, steps, block))

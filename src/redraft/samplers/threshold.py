@@ -26,7 +26,7 @@ class Threshold(Sampler):
     channels = frozenset({"m2t"})
     eos = "none"
     citation = "Wu et al. 2025, Fast-dLLM, arXiv 2505.22618, Algorithm 1"
-    provenance = "repository: NVlabs/Fast-dLLM llada/generate.py, without its caches; tokens equal to it at every step"
+    provenance = "repository: NVlabs/Fast-dLLM @ 24cc59e, without its caches; tokens equal to it at every step"
 
     def calls(self, length: int, steps: int, block: int | None = None) -> int:
         return length
