@@ -1,4 +1,4 @@
-"""What `model.generate` takes, as a `GenerationConfig` of transformers: saved beside the weights, checked, no name lost.
+"""What `model.generate` takes, as a `GenerationConfig` of transformers: checked, and saved beside the weights.
 
 An option that is None is unset: `generate` fills it from the model's own generation_config.json, then from `Options`.
 """

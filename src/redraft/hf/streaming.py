@@ -24,7 +24,7 @@ class DraftStreamer(BaseStreamer):
     To print to a terminal, transformers' own ``TextDiffusionStreamer`` works as well.
     """
 
-    def __init__(self, tokenizer: Any, model: Any, *, mask: str = "░", timeout: float | None = None) -> None:
+    def __init__(self, tokenizer: Any, model: Any, *, mask: str = "░", timeout: float | int | None = None) -> None:
         """`mask` stands for a token yet to be written; `timeout`, in seconds, is for the wait between two drafts."""
         self.tokenizer, self.mask, self.timeout = tokenizer, mask, timeout
         self.mask_id: int = model.config.mask_token_id
