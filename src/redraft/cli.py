@@ -21,7 +21,9 @@ from redraft.commands.frequencies import frequencies
 from redraft.commands.generate import generate
 from redraft.commands.lm_eval import lm_eval
 from redraft.commands.pretrain import pretrain
+from redraft.commands.replay import replay
 from redraft.commands.samplers import samplers
+from redraft.commands.sweep import sweep
 from redraft.commands.train import train
 
 REFUSED = 2
@@ -38,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: long options whole, brackets kept
 )
-for command in (generate, train, pretrain, samplers, frequencies, doctor, compare, demo):
+for command in (generate, replay, train, pretrain, samplers, frequencies, doctor, compare, sweep, demo):
     app.command()(command)
 app.command("eval")(evaluate)
 app.command("lm-eval", context_settings={"ignore_unknown_options": True}, add_help_option=False)(lm_eval)

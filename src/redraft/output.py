@@ -49,7 +49,7 @@ class AnswerFile:
                 f"repeat its command to finish it, give another --out, or --overwrite to start anew"
             )
         if len(whole) < len(lines):
-            _replace(self.part, b"".join(whole))
+            replace(self.part, b"".join(whole))
         return finished
 
     def add(self, record: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class AnswerFile:
     def finish(self) -> None:
         """Put the lines in order under their final name, in one move."""
         self._file.close()
-        _replace(self.path, "".join(_line(self.finished[index]) for index in sorted(self.finished)).encode())
+        replace(self.path, "".join(_line(self.finished[index]) for index in sorted(self.finished)).encode())
         self.part.unlink()
 
     def close(self) -> None:
@@ -95,7 +95,8 @@ def _line(record: dict[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes) -> None:
+    """A file in one move: what it held before, or all of `content`."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_bytes(content)

@@ -20,6 +20,7 @@ from redraft.evals.watcher import Watcher
 
 if TYPE_CHECKING:
     from redraft.decoding import Step
+    from redraft.evals.presets import Preset
     from redraft.evals.run import Forecast, Graded
     from redraft.generation import Plan
 
@@ -36,7 +37,10 @@ def evaluate(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps.  [default: the best there is]")] = None,
     dtype: Annotated[str, typer.Option(help="Of the weights: auto, bfloat16, float32, float64.")] = "auto",
     sampler: Annotated[
-        str, typer.Option("--sampler", "-s", "--remasking", help="As 'd3im(t2t=False)'; see `redraft samplers`.")
+        str,
+        typer.Option(
+            "--sampler", "-s", "--remasking", help="As 'd3im(t2t=False)' or './mine.py:mine'; see `redraft samplers`."
+        ),
     ] = "d3im",
     preset: Annotated[
         str | None,
@@ -92,7 +96,6 @@ def evaluate(
     """Score a model and a sampler on a task, with everything that the score depends on."""
     from redraft.decoding import Reading
     from redraft.decoding.reading import Precision
-    from redraft.evals.presets import preset as published
     from redraft.evals.processes import processes
     from redraft.evals.protocol import protocol, subject
     from redraft.evals.records import check_free
@@ -106,7 +109,7 @@ def evaluate(
     from redraft.samplers import parse
 
     # Everything that can be refused is refused before the model is loaded.
-    chosen, rule = find(task), parse(sampler)
+    chosen, rule = find(task), parse(sampler, files=True)
     if count is not None and subset != "all":
         raise ValueError("give --count or --subset, not both: --count 200 is --subset first-200")
     subset = subset if count is None else f"first-{count}"
@@ -119,11 +122,7 @@ def evaluate(
             "--eos": eos,
             "--chat": chat,
         }
-        if given := [name for name, value in fixed.items() if value is not None]:
-            raise ValueError(
-                f"--preset {preset} sets {', '.join(fixed)}: leave out {' and '.join(given)}, or the preset"
-            )
-        settings = published(preset, chosen.name)
+        settings = published(preset, chosen.name, fixed)
         length, block, eos, chat = settings.length, settings.block, settings.eos, settings.chat
         steps = settings.steps if steps is None else steps
     length = chosen.length if length is None else length
@@ -173,6 +172,15 @@ def evaluate(
     else:
         show(chosen.name, summary)
     err.print(f"[dim]items, card and summary saved in {plain(str(out_folder))}[/]")
+
+
+def published(preset: str, task: str, given: dict[str, object]) -> Preset:
+    """A preset's settings. `given`: the options that it sets, none of which may have a value of its own."""
+    from redraft.evals.presets import preset as named
+
+    if twice := [name for name, value in given.items() if value is not None]:
+        raise ValueError(f"--preset {preset} sets {', '.join(given)}: leave out {' and '.join(twice)}, or the preset")
+    return named(preset, task)
 
 
 def sandbox_tier(allow_weak: bool) -> str:

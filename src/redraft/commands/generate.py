@@ -36,7 +36,10 @@ def generate(
     dtype: Annotated[str, typer.Option(help="Of the weights: auto, bfloat16, float32, float64.")] = "auto",
     chat: Annotated[bool, typer.Option(help="Put prompts into the chat template.")] = True,
     sampler: Annotated[
-        str, typer.Option("--sampler", "-s", "--remasking", help="As 'd3im(t2t=False)'; see `redraft samplers`.")
+        str,
+        typer.Option(
+            "--sampler", "-s", "--remasking", help="As 'd3im(t2t=False)' or './mine.py:mine'; see `redraft samplers`."
+        ),
     ] = "d3im",
     length: Annotated[
         int, typer.Option("--length", "-l", "--gen-length", "--max-new-tokens", help="Tokens to write.")
@@ -84,7 +87,7 @@ def generate(
     from redraft.samplers import parse
 
     # Everything that can be refused is refused before the model is loaded.
-    rule = parse(sampler)
+    rule = parse(sampler, files=True)
     if precision not in get_args(Precision):  # the reading calls it dtype, which here is that of the weights
         raise ValueError(f"--precision is one of {', '.join(get_args(Precision))}, not {precision!r}")
     words: dict[str, Any] = {"rank": rank, "eos": eos or rule.eos, "overflow": overflow, "dtype": precision}
@@ -109,6 +112,7 @@ def generate(
         "model": model, "adapter": adapter, "revision": revision, "dtype": dtype, "chat": chat, "seed": seed,
         "sampler": repr(rule), "length": length, "steps": plan.steps, "block": block, "batch_size": batch_size,
         "reading": {key: value for key, value in asdict(reading).items() if key != "eos_ids"}, "prompts": asked,
+        **({"sampler_file": rule.source} if rule.source else {}),
     }  # fmt: skip
     saved = AnswerFile(out_file, settings, overwrite=overwrite) if out_file else None
     try:
@@ -125,7 +129,7 @@ def generate(
             saved.finish()
             err.print(f"[dim]answers saved in {plain(str(saved.path))}[/]")
         if trajectory:
-            err.print(f"[dim]trajectory saved in {plain(str(trajectory))}[/]")
+            err.print(f"[dim]trajectory saved in {plain(str(trajectory))}; `redraft replay` makes a page of it[/]")
     except BaseException as stopped:
         if saved and saved.finished:
             err.print(f"{len(saved.finished)} of {len(asked)} answers are in {plain(str(saved.part))}; "
@@ -224,7 +228,7 @@ class Session:
                     meter.advance()
                 meter.advance(each * number - meter.done)  # what rows that ended early did not need
                 if recorder and self.trajectory:
-                    recorder.trajectory().save(self.trajectory)
+                    recorder.trajectory().with_texts(self.model.pieces).save(self.trajectory)
                 with meter.aside():
                     for row, answer in enumerate(tally.answers(self.model, self.prompts)):
                         yield answer, self.watching and row < ROWS
@@ -249,7 +253,12 @@ class Session:
 
         if self.trajectory is None:
             return None
-        about = {"model": self.model.name, "sampler": repr(self.plan.sampler), "prompts": self.prompts}
+        about = {
+            "model": self.model.name,
+            "sampler": repr(self.plan.sampler),
+            "rank": self.plan.reading.rank,
+            "prompts": self.prompts,
+        }
         return Recorder(eos_ids=self.model.eos_ids, about=about)
 
 

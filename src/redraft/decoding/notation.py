@@ -96,6 +96,32 @@ def _bare_word(word: str) -> Any:
     return {"true": True, "false": False}.get(word, word)
 
 
+def listed(text: str) -> list[str]:
+    """The parts of `a;b(c=1, d=2), e`: split at semicolons and at commas, but not within brackets or quotes."""
+    found, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter in ",;" and depth <= 0:
+            found.append("")
+            continue
+        found[-1] += letter
+    if quote or depth:
+        raise ValueError(
+            f"cannot read the list {text!r}: a {'quote' if quote else 'bracket'} is not closed or not opened"
+        )
+    parts = [part.strip() for part in found]
+    if not all(parts[:-1]) or parts == [""]:
+        raise ValueError(f"cannot read the list {text!r}: one of its parts is empty")
+    return parts if parts[-1] else parts[:-1]
+
+
 def spell(thing: Any) -> str:
     """The shortest text that parses back to `thing`: only options that differ from their defaults."""
     written = []

@@ -49,6 +49,7 @@ class Sampler:
     experimental: ClassVar[bool] = False  # a port to plain masked models that its authors did not make
     citation: ClassVar[str] = ""
     provenance: ClassVar[str] = ""  # paper, repository or inferred, and what was inferred
+    source: ClassVar[str | None] = None  # the name and the hash of its file, where that lies outside the package
 
     def __post_init__(self) -> None:
         check_options(type(self), vars(self))

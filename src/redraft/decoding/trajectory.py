@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -98,6 +98,17 @@ class Trajectory:
         """The first position that holds an end token in the finished response; its length if none does."""
         ends = np.isin(self.tokens[-1, row], self.eos_ids)
         return int(ends.argmax()) if ends.any() else len(ends)
+
+    def with_texts(self, pieces: Callable[[list[int]], list[str]]) -> Trajectory:
+        """The same, with the text of every token in it (`Model.pieces`): readable without the model's tokenizer."""
+        ids = np.unique(self.tokens).tolist()
+        return replace(self, about={**self.about, "texts": dict(zip(map(str, ids), pieces(ids), strict=True))})
+
+    @property
+    def texts(self) -> dict[int, str] | None:
+        """How its tokens are spelled, if it was told."""
+        texts = self.about.get("texts")
+        return None if texts is None else {int(token): text for token, text in texts.items()}
 
     def save(self, path: str | Path) -> None:
         """Write to an .npz without pickles, in one move: a file of that name is never half a trajectory."""

@@ -108,7 +108,7 @@ def _unnamed(members: list[Node]) -> list[Node]:
 
 
 def _has_choice(tree: Node) -> bool:
-    return tree[0] == "choice" or any(isinstance(part, tuple) and _has_choice(part) for part in tree)
+    return tree[:1] == ("choice",) or any(isinstance(part, tuple) and _has_choice(part) for part in tree)
 
 
 def _chosen(tree: Node, sign: str) -> Node:

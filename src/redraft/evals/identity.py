@@ -24,6 +24,7 @@ AGREED = 30
 LARGEST = 10**4  # bits of an exact power, exponents and arguments: beyond, a number is not worked out
 LARGEST_EXACT = 10**5  # bits of what is computed with
 LARGEST_FACTORIAL = 2000
+COMBINED = frozenset(("add", "multiply", "divide", "power", "negate", "call"))
 
 
 class Unknown(ValueError):
@@ -109,6 +110,8 @@ def _exact(tree: Node) -> Fraction:
         return tree[1]
     if kind == "negate":
         return -_exact(tree[1])
+    if kind not in COMBINED:  # a variable, or a collection amid a formula
+        raise Unknown(kind)
     parts = [_moderate(_exact(part)) for part in tree[1:] if isinstance(part, tuple)]
     if kind == "add":
         return parts[0] + parts[1]
@@ -178,6 +181,8 @@ def _complex(tree: Node, sample: int) -> Any:
         return _complex(tree[1], sample)
     if kind == "call":
         return _call(tree, sample)
+    if kind not in COMBINED:
+        raise Unknown(kind)
     parts = [_complex(part, sample) for part in tree[1:] if isinstance(part, tuple)]
     if kind == "add":
         return parts[0] + parts[1]
@@ -255,7 +260,7 @@ def _radians(tree: Node) -> Node:
     """An argument in degrees, turned into what the functions take."""
     if tree[0] == "degrees":
         return ("divide", ("multiply", tree[1], ("constant", "pi")), ("number", Fraction(180)))
-    return (tree[0], *(_radians(part) if isinstance(part, tuple) else part for part in tree[1:]))
+    return (tree[0], *(_radians(part) if isinstance(part, tuple) and part else part for part in tree[1:]))
 
 
 def _close(one: Any, other: Any) -> bool:

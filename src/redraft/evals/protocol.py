@@ -13,20 +13,30 @@ from typing import Any
 import torch
 
 from redraft.evals.run import Evaluation, hash_of
+from redraft.models import Model
 from redraft.models.fingerprint import fingerprint
 
 PACKAGES = ("redraft", "torch", "transformers", "tokenizers", "peft", "numpy", "sympy")
 Card = dict[str, dict[str, Any]]
 
 
-def subject(evaluation: Evaluation, *, model: str, adapter: str | None, revision: str | None) -> dict[str, Any]:
+def weights(model: Model) -> str:
+    """A hash of a model's weights as they were loaded."""
+    return hash_of(fingerprint(model)["tensors"])
+
+
+def subject(
+    evaluation: Evaluation, *, model: str, adapter: str | None, revision: str | None, hashed: str | None = None
+) -> dict[str, Any]:
+    """`hashed`: the weights' hash, where it is known already."""
     return {
         "model": model,
         "revision": revision,
         "adapter": adapter,
-        "fingerprint": hash_of(fingerprint(evaluation.model)["tensors"]),
+        "fingerprint": hashed or weights(evaluation.model),
         "sampler": repr(evaluation.plan.sampler),
         "steps": evaluation.plan.steps,
+        **({"sampler_file": source} if (source := evaluation.plan.sampler.source) else {}),
     }
 
 

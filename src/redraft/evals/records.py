@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,16 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
         raise ValueError(f"{folder} holds a finished run: give another --out, or --overwrite to replace it")
 
 
+def begun(folder: Path) -> set[int]:
+    """The items of an unfinished run that are done, as far as can be told without opening it to go on."""
+    found = set()
+    for path in folder.glob("items*.jsonl.part"):
+        for line in path.read_bytes().split(b"\n")[1:-1]:  # the first names the run, the last may be cut off
+            with suppress(ValueError, KeyError, TypeError):
+                found.add(int(json.loads(line)["index"]))
+    return found
+
+
 def read_run(folder: Path) -> tuple[dict[str, Any], list[Record]]:
     """The card and the records of a finished run."""
     if not (folder / ITEMS).is_file():
@@ -114,5 +124,5 @@ def read_run(folder: Path) -> tuple[dict[str, Any], list[Record]]:
     return card, records
 
 
-def _lines(path: Path) -> Iterable[str]:
+def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]  # not splitlines: a response may hold its separators

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import cpu_count
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,6 +93,13 @@ class Evaluation:
         chat = self.task.chat if self.chat is None else self.chat
         return encode_all(self.model, self.prompts, length=self.plan.length, chat=chat)
 
+    def under(self, plan: Plan) -> Evaluation:
+        """The same items under another plan. What is encoded need not be encoded again."""
+        other = replace(self, plan=plan)
+        if plan.length == self.plan.length:
+            vars(other)["encoded"] = self.encoded
+        return other
+
     @property
     def prompts(self) -> list[Prompt]:
         return [item.prompt for item in self.items]
@@ -116,12 +123,18 @@ class Evaluation:
             device=self.model.device,
         )
 
+    @property
+    def calls(self) -> int:
+        """Of the model for a batch, at most."""
+        plan = self.plan
+        return plan.sampler.calls(plan.length, plan.steps, plan.block) * (2 if plan.reading.guidance > 0 else 1)
+
     def forecast(self, batches: list[list[int]]) -> Forecast:
         """What some batches will take, from the second of two trials of the first one's first step."""
         plan, model = self.plan, self.model
         if not batches:
             return Forecast(0, 0, 0.0)
-        calls = plan.sampler.calls(plan.length, plan.steps, plan.block) * (2 if plan.reading.guidance > 0 else 1)
+        calls = self.calls
         canvas, spent = self.canvas(batches[0]), []
         for _ in range(2):
             started = time.perf_counter()

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import re
-import signal
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -26,8 +25,10 @@ from redraft.evals.sandbox_tier import tier as tier  # callers ask the sandbox f
 from redraft.evals.task import VERDICTS, Verdict
 
 ALLOW_WEAK = "REDRAFT_ALLOW_WEAK_SANDBOX"  # in the environment, for processes that are started by others
-OUT_OF_TIME = (-signal.SIGXCPU, 128 + signal.SIGXCPU)  # exit statuses; the second as bubblewrap has it
+SIGXCPU = 24  # which Windows has no name for
+OUT_OF_TIME = (-SIGXCPU, 128 + SIGXCPU)  # exit statuses; the second as bubblewrap has it
 LEAST_MEMORY = 64  # MiB; Python itself takes half of that
+GLANCE = 0.2  # seconds between two looks at what a program has written
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def run(
     timeout: seconds for both together, waiting for a processor not counted. memory_mb: address space of each.
     allow_weak: run it even where the system gives no more than resource limits.
     """
+    if os.name != "posix":
+        raise ValueError("generated code is run on Linux and macOS only: nothing here would hold it")
     job = Job(program, tests, entry_point, timeout, memory_mb)
     _check(job)
     held = tier()
@@ -98,13 +101,9 @@ def _check(job: Job) -> None:
         raise ValueError(f"memory_mb is {job.memory_mb}: give at least {LEAST_MEMORY}, Python itself needs half of it")
     try:
         compile(job.tests, "<tests>", "exec")
-    except (SyntaxError, ValueError) as wrong:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as wrong:
         raise ValueError(f"the tests are not Python: {wrong}") from None
-    if (
-        job.entry_point is None
-        and re.search(r"^def check\(", job.tests, re.M)
-        and not re.search(r"^check\(", job.tests, re.M)
-    ):
+    if job.entry_point is None and re.search(r"^def check\(", job.tests, re.M) and job.tests.count("check(") == 1:
         raise ValueError("the tests define check and do not call it: name the function it is for as entry_point")
 
 
@@ -122,25 +121,39 @@ def _run(job: Job, held: Tier) -> Outcome:
         started = reader.line(PATIENCE)
         if not started or started[0] != "ready":
             raise RuntimeError(f"the sandbox could not be set up: {': '.join(started or ['it takes too long'])}")
-        begun, allowed = time.monotonic(), job.timeout
-        while (found := reader.line(begun + allowed - time.monotonic())) is None:
-            now_allowed = job.timeout + min(job.timeout, _starved(worker) + _starved(driver))
-            if now_allowed <= allowed:
-                break
-            allowed = now_allowed
+        begun = time.monotonic()
+        found = _heard(reader, job.timeout, worker, driver)
         seconds = time.monotonic() - begun
+        spilled = worker.spilled()
         exhausted = {*OUT_OF_TIME} & {worker.end(), driver.end()}
+    if spilled:
+        return Outcome("killed", "it wrote more than it may", seconds, str(held))
     if found is None or (exhausted and (not found or found[0] == "killed")):
         return Outcome("timeout", f"{job.timeout:g} seconds were not enough", seconds, str(held))
-    if not found:
+    if len(found) != 2 or found[0] not in VERDICTS:
         return Outcome("killed", "the tests did not survive", seconds, str(held))
     return Outcome(_verdict(found[0]), found[1], seconds, str(held))
+
+
+def _heard(reader: Reader, timeout: float, worker: Child, driver: Child) -> list[str] | None:
+    """What the driver says: nothing if it is gone, None if it takes too long or if there is no use in waiting."""
+    begun, allowed = time.monotonic(), timeout
+    while True:
+        left = begun + allowed - time.monotonic()
+        found = reader.line(min(left, GLANCE) if worker.on_disk else left)
+        if found is not None or worker.spilled():
+            return found
+        if begun + allowed <= time.monotonic():
+            longer = timeout + min(timeout, _starved(worker) + _starved(driver))
+            if longer <= allowed:
+                return None
+            allowed = longer
 
 
 def _starved(child: Child) -> float:
     """Seconds that a process waited for a processor because others had them: a loaded machine fails no program."""
     waited = 0
-    for path in Path(f"/proc/{child.process.pid}/task").glob("*/schedstat"):
+    for path in Path(f"/proc/{child.pid}/task").glob("*/schedstat"):
         with suppress(OSError, IndexError):  # threads end while one reads
             waited += int(path.read_text().split()[1])
     return waited / 1e9

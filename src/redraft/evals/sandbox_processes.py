@@ -14,9 +14,9 @@ import sys
 import sysconfig
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,11 @@ LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 BUBBLE = ("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
 SCRATCH_SIZE = 64 * 2**20  # as inside.confine has it
+SCRATCH_FILES = 4096
 CHANNELS = ("line", "verdicts")  # what a process may be given to talk through
+FLAGS = ("-s", "-P", "-S", "-B")  # no packages of the user's, nothing of the working directory, no site, no bytecode
+# Sets have the same order every time, so that verdicts are the same again.
+VARIABLES = {"PYTHONHASHSEED": "0"}
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Child:
         self, role: str, held: Tier, given: dict[str, Any], *, seconds: float, memory_mb: int, stdin: str = ""
     ) -> None:
         self.scratch = os.path.realpath(tempfile.mkdtemp(prefix="redraft-"))
+        self.on_disk = not {BUBBLEWRAP, "namespaces"} & {*held.layers}  # elsewhere the scratch folder is in memory
         self.told: int | None = None  # where bubblewrap tells what it started
         terms = {
             "layers": [layer for layer in held.layers if layer != BUBBLEWRAP],
@@ -87,7 +92,7 @@ class Child:
             "seconds": math.ceil(seconds) + 1,
             "memory_mb": memory_mb,
         }
-        command = [interpreter(), "-I", "-S", "-B", "-c", BOOT, role, json.dumps({**given, "terms": terms})]
+        command = [interpreter(), *FLAGS, "-c", BOOT, role, json.dumps({**given, "terms": terms})]
         try:
             self.process = self._started(command, held, [given[name] for name in CHANNELS if name in given], stdin)
         except BaseException:
@@ -96,20 +101,22 @@ class Child:
 
     def _started(self, command: list[str], held: Tier, channels: list[int], stdin: str) -> subprocess.Popen[bytes]:
         with ExitStack() as stack:
-            file = stack.enter_context(tempfile.TemporaryFile())  # not a pipe: nobody need read it for us to go on
-            file.write(stdin.encode())
-            file.seek(0)
+            given: Any = subprocess.DEVNULL
+            if stdin:
+                given = stack.enter_context(tempfile.TemporaryFile())  # not a pipe: nobody need read it for us to go on
+                given.write(stdin.encode())
+                given.seek(0)
             if BUBBLEWRAP in held.layers:
                 self.told, tell = os.pipe()
                 stack.callback(os.close, tell)
                 command, channels = [*_bubble(self.scratch), "--info-fd", str(tell), *command], [*channels, tell]
             return subprocess.Popen(
                 command,
-                stdin=file,
+                stdin=given,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={},
+                env=VARIABLES,
                 pass_fds=channels,
                 start_new_session=True,
             )
@@ -126,16 +133,33 @@ class Child:
     def end(self) -> int:
         """Kill it if it still runs; its exit status."""
         if self.process.poll() is None:
-            os.kill(self._target(), signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
+            with suppress(OSError):  # where it could start others, those are of its session
+                os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
 
-    def _target(self) -> int:
+    @cached_property
+    def pid(self) -> int:
         """With bubblewrap, the first process inside: with it goes everything inside, and bubblewrap follows."""
         if self.told is not None and select.select([self.told], [], [], PATIENCE)[0]:
             found = re.search(rb'"child-pid": (\d+)', os.read(self.told, 4096))
             if found:
                 return int(found[1])
         return self.process.pid
+
+    def spilled(self) -> bool:
+        """Whether it wrote more into its scratch folder than that may hold, where no file system says so."""
+        if not self.on_disk:
+            return False
+        size = files = 0
+        for folder, _, names in os.walk(self.scratch):
+            for name in (".", *names):
+                with suppress(OSError):
+                    size += os.lstat(os.path.join(folder, name)).st_blocks * 512
+                files += 1
+                if size > SCRATCH_SIZE or files > SCRATCH_FILES:
+                    return True
+        return False
 
 
 def _remove(folder: str) -> None:
@@ -171,4 +195,5 @@ def _bubble(scratch: str) -> list[str]:
     binds = [word for path in dict.fromkeys(shown) for word in ("--ro-bind", path, path)]
     devices = [word for path in DEVICES for word in ("--dev-bind", path, path)]
     folder = ["--size", str(SCRATCH_SIZE), "--tmpfs", scratch, "--remount-ro", "/", "--chdir", scratch]
-    return [str(shutil.which("bwrap")), *BUBBLE, *binds, *devices, *folder]
+    variables = [word for name, value in VARIABLES.items() for word in ("--setenv", name, value)]
+    return [str(shutil.which("bwrap")), *BUBBLE, *variables, *binds, *devices, *folder]

@@ -27,8 +27,12 @@ def score(
     overwrite: bool = False,
     workers: int | None = None,
     watcher: Watcher | None = None,
+    estimate: bool = True,
 ) -> dict[str, Any]:
-    """The summary, which the folder then holds as well. With several processes each must call this."""
+    """The summary, which the folder then holds as well. With several processes each must call this.
+
+    `estimate`: the watcher is told beforehand what the run will take, for which a step is tried out.
+    """
     group, watcher = group or Processes(), watcher or Watcher()
     workers = workers or max(1, (os.cpu_count() or 1) // group.world)
     settings = {**card["subject"], **card["protocol"]}
@@ -36,7 +40,7 @@ def score(
         run = group.agree(lambda: stack.enter_context(closing(RunFolder(folder, settings, group, overwrite=overwrite))))
         done = set().union(*group.gather(run.finished))
         left = evaluation.left(done, group.rank, group.world)
-        watcher.begin(evaluation.forecast(left), len(done))
+        watcher.begin(evaluation.forecast(left if estimate else []), len(done))
         for graded in evaluation.run(left, workers=workers, watch=watcher.step):
             run.add(graded)
             watcher.batch(graded)

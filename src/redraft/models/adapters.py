@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import difflib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from redraft.models.folders import read_json
+from redraft.models.folders import read_json, resolve
 from redraft.models.weights import compare, read_shapes
 
 WEIGHTS = "adapter_model.safetensors"
@@ -123,8 +124,7 @@ def adapt(network: Any, lora: Lora, *, seed: int = 0, base: str | None = None) -
         exclude_modules=alike or None,
         # No task type: CAUSAL_LM would ask the network for left-to-right generation.
     )
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PEFT asks transformers for something by its old name
+    with torch.random.fork_rng(devices=[]), _quietly():
         torch.manual_seed(seed)
         wrapped = get_peft_model(network, config)
     if base is not None:
@@ -133,6 +133,14 @@ def adapt(network: Any, lora: Lora, *, seed: int = 0, base: str | None = None) -
     got = sum(name.endswith("lora_A.default") for name, _ in wrapped.named_modules())
     assert got == wanted, f"PEFT adapted {got} modules instead of {wanted}"
     return wrapped, audit(wrapped, matched)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """PEFT asks transformers for something by its old name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 def audit(network: Any, matched: dict[str, list[str]] | None = None) -> Audit:
@@ -159,6 +167,11 @@ def saved_name(name: str) -> str:
     return name.replace(".default.", ".")
 
 
+def check_adapter(name: str | Path) -> None:
+    """What can be refused before a model is loaded: a name that leads nowhere, or to something else."""
+    read_json(resolve(name) / CONFIG)
+
+
 def attach(network: Any, folder: Path) -> Any:
     """`network` with the adapter in `folder` on top: every target, module and tensor that the folder names is used."""
     settings = read_json(folder / CONFIG)
@@ -180,10 +193,12 @@ def attach(network: Any, folder: Path) -> Any:
     config.inference_mode = True
     # Not PeftModel.from_pretrained: it reads the weights before they can be compared, and for an adapter marked
     # CAUSAL_LM, as many are, it makes a wrapper that asks the network for left-to-right generation.
-    wrapped = PeftModel(network, config)
-    wanted = {name: tuple(tensor.shape) for name, tensor in get_peft_model_state_dict(wrapped).items()}
-    compare(saved, wanted, str(folder))
-    wrapped.load_adapter(str(folder), "default")
+    with _quietly():
+        wrapped = PeftModel(network, config)
+        # "auto", the default, would look for the base model's config on the hub.
+        state = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+        compare(saved, {name: tuple(tensor.shape) for name, tensor in state.items()}, str(folder))
+        wrapped.load_adapter(str(folder), "default")
     return wrapped
 
 

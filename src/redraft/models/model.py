@@ -15,7 +15,7 @@ from torch import Tensor
 
 from redraft.models.families import FAMILIES
 from redraft.models.progress import bars_if_large
-from redraft.models.tokens import Guard, control_texts, encode_pieces, unused_character
+from redraft.models.tokens import Guard, control_texts, encode_pieces, pieces, unused_character
 from redraft.shapes import Bool, Float, Int
 
 
@@ -199,17 +199,7 @@ class Model:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The text of each token by itself, for drawing; a space before a word is part of its piece."""
-        words = self.tokenizer.convert_ids_to_tokens([int(i) for i in ids])
-        return [self._piece(word) for word in words]
-
-    def _piece(self, word: str | None) -> str:
-        """A decoder drops a space at the start of its text, so each token is decoded behind another one."""
-        if word is None:  # an embedding row that no token has
-            return "?"
-        anchor, backend = "0", self.tokenizer.backend_tokenizer
-        if backend.decoder is None:  # no decoder: words joined by spaces
-            return f"{word} "
-        return backend.decoder.decode([anchor, word])[len(anchor) :]
+        return pieces(self.tokenizer, ids)
 
     def merged(self) -> Model:
         """The same model with its adapter added into the weights."""

@@ -58,6 +58,21 @@ def unused_character(text: str) -> str:
     return next(c for c in map(chr, range(0xE000, 0xF900)) if c not in text)
 
 
+def pieces(tokenizer: Any, ids: Iterable[int]) -> list[str]:
+    """The text of each token by itself, for drawing; a space before a word is part of its piece."""
+    return [_piece(tokenizer, word) for word in tokenizer.convert_ids_to_tokens([int(i) for i in ids])]
+
+
+def _piece(tokenizer: Any, word: str | None) -> str:
+    """A decoder drops a space at the start of its text, so each token is decoded behind another one."""
+    if word is None:  # an embedding row that no token has
+        return "?"
+    anchor, backend = "0", tokenizer.backend_tokenizer
+    if backend.decoder is None:  # no decoder: words joined by spaces
+        return f"{word} "
+    return backend.decoder.decode([anchor, word])[len(anchor) :]
+
+
 def encode_pieces(tokenizer: Any, text: str, cut: str) -> list[int]:
     pieces = filter(None, text.split(cut))
     return [i for piece in pieces for i in tokenizer(piece, add_special_tokens=False, verbose=False)["input_ids"]]

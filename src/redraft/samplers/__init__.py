@@ -1,6 +1,6 @@
 """The samplers, one file each. Importing this package registers them all; a new one needs one line here."""
 
-from redraft.decoding import SAMPLERS, Sampler
+from redraft.decoding import SAMPLERS, Sampler, outside
 from redraft.samplers.adaptive import Adaptive
 from redraft.samplers.core import CoRe
 from redraft.samplers.corrective import Corrective
@@ -27,9 +27,13 @@ for _other in ("low_confidence", "llada", "std", "standard"):
     SAMPLERS.alias(_other, "unmask")
 
 
-def parse(text: str) -> Sampler:
-    """A sampler from its notation: `parse("d3im(t2t=False)")`."""
-    return SAMPLERS.parse(text)
+def parse(text: str, *, files: bool = False) -> Sampler:
+    """A sampler from its notation: `parse("d3im(t2t=False)")`.
+
+    With `files` also from a file outside the package, `./mine.py:mine(k=3)`, which is run: say so only of what a user
+    wrote on their own machine, never of what a server was sent.
+    """
+    return outside.read(text) if files and outside.names_file(text) else SAMPLERS.parse(text)
 
 
 __all__ = [

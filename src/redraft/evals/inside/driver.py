@@ -1,7 +1,7 @@
 """The process of the tests and the verdict. It never runs a line of the program: it asks the worker.
 
-Names that the tests use and do not define are looked up in the program, save builtins: a program whose `abs` is a
-constant fails. (Where the tests use nothing but builtins, the program's own are what is tested: MBPP 126 asks for a
+Names that the tests use and do not define are looked up in the program, save builtins and what the program imports from
+the standard library: a program whose `abs` is a constant fails. (Where the tests use nothing but builtins, the program's own are what is tested: MBPP 126 asks for a
 `sum`.) What the tests expect never leaves this process, so no program can answer to please them.
 """
 
@@ -11,27 +11,21 @@ import ast
 import builtins
 import json
 import os
+import random
 import sys
 import types
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypedDict
 
 from .confine import Refused, Terms, confine
-from .joined import SAFE, split
-from .values import resolve
+from .imported import fetch, imports
+from .joined import INSPECTING, SAFE, split
+from .remote import OPERATIONS
 from .wire import Ended, Peer
 from .worker import Uncompilable
 
 SAID = 2000  # characters of an error that are kept
-# Modules that tests may use without importing them, because the program does. They hold nothing that equals everything.
-MODULES = frozenset({
-    "math", "cmath", "itertools", "functools", "collections", "heapq", "bisect", "datetime", "decimal", "fractions",
-    "re", "statistics", "random", "string", "operator", "copy", "json", "time",
-})  # fmt: skip
-HARMLESS_MODULES = frozenset({
-    "math", "cmath", "itertools", "collections", "heapq", "bisect", "datetime", "decimal", "fractions", "re",
-    "statistics",
-})  # fmt: skip
 
 
 class Job(TypedDict):
@@ -43,15 +37,17 @@ class Job(TypedDict):
 
 def main(line: int, verdicts: int, terms: Terms) -> None:
     job: Job = json.load(sys.stdin)
-    peer = Peer(line, {"call": _call}, trusts=_trusts)
+    peer = Peer(line, {}, trusts=_trusts)
     confine(terms)
     try:
         peer.receive()  # the worker is confined too
     except Ended:
         raise Refused("worker", "it ended before it was confined") from None
     os.write(verdicts, b'["ready", ""]\n')
+    random.seed(0)  # tests that draw what they ask draw the same every time, and so does the worker
     verdict, said = judge(job, peer)
-    os.write(verdicts, json.dumps([verdict, said[:SAID]]).encode() + b"\n")
+    said = said[:SAID].encode(errors="backslashreplace").decode()  # programs may say what is no text
+    os.write(verdicts, json.dumps([verdict, said]).encode() + b"\n")
 
 
 def judge(job: Job, peer: Peer) -> tuple[str, str]:
@@ -75,17 +71,16 @@ def judge(job: Job, peer: Peer) -> tuple[str, str]:
 
 def _judge(job: Job, peer: Peer) -> None:
     program, tests, trusted = job["program"], job["tests"], True
-    whole = not tests
-    if whole:
-        with suppress(SyntaxError, ValueError, MemoryError, RecursionError):  # the worker says what is wrong with it
-            program, tests, trusted = split(program)
+    if not tests:
+        program, tests, trusted = split(program)
     peer.ask("load", program, "solution" if tests else "__main__")
     if not tests:
         return peer.ask("alive")
     if not trusted:
-        peer.trusts, peer.resolve = _trusts_harmless, _harmless
+        peer.trusts = _trusts_computing
     code = compile(tests, "<tests>", "exec", dont_inherit=True)
-    names = Names(peer, {job["entry_point"]} if job["entry_point"] else only_builtins(tests), trusted)
+    names = Names(peer, {job["entry_point"]} if job["entry_point"] else only_builtins(tests), program, trusted)
+    peer.operations = {name: names.for_own(name) for name in OPERATIONS}
     exec(code, names)
     if job["entry_point"] and "check" in names:
         names["check"](peer.ask("look up", job["entry_point"]))
@@ -98,47 +93,62 @@ def only_builtins(tests: str) -> set[str]:
 
 
 class Names(dict[str, Any]):
-    """The globals of the tests: their own, then builtins, then the program's."""
+    """The globals of the tests: their own, then builtins, then what the program imports, then the program's."""
 
-    def __init__(self, peer: Peer, tested: set[str], trusted: bool) -> None:
+    def __init__(self, peer: Peer, tested: set[str], program: str, trusted: bool) -> None:
         safe = {name: held for name, held in vars(builtins).items() if name in SAFE}
         super().__init__(__builtins__=builtins if trusted else safe, __name__="__main__")
-        self.peer = peer
+        self.peer, self.trusted = peer, trusted
         self.tested = tested  # builtins that are the program's own
+        self.imported: dict[str, tuple[str, str]] = {}
+        with suppress(SyntaxError, ValueError, MemoryError, RecursionError):  # the worker says what is wrong with it
+            self.imported = imports(ast.parse(program).body)
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name) and name not in self.tested:
             raise KeyError(name)
+        with suppress(KeyError, AttributeError):
+            return fetch(*self.imported[name], computing=not self.trusted)
         try:
             return self.peer.ask("look up", name)
         except NameError:
             raise KeyError(name) from None
 
+    def for_own(self, name: str) -> Callable[..., Any]:
+        """What the worker may do with what the tests hand to the program, and with nothing else of this process."""
+        operation = OPERATIONS[name]
 
-def _call(function: Any, *arguments: Any, **named: Any) -> Any:
-    """The worker may call the functions that the tests hand to the program."""
-    if not isinstance(function, types.FunctionType):
-        raise TypeError("not a function of the tests")
-    return function(*arguments, **named)
+        def done(value: Any, *arguments: Any, **named: Any) -> Any:
+            if not self.is_own(value) and not (isinstance(value, Iterator) and name in ("iter", "next")):
+                raise TypeError("not of the tests")
+            if name in ("getattr", "setattr"):
+                attribute = str(arguments[0])
+                hides = name == "setattr" and callable(getattr(type(value), attribute, None))
+                if hides or INSPECTING.match(attribute):
+                    raise AttributeError(attribute)
+            return operation(value, *arguments, **named)
+
+        return done
+
+    def is_own(self, value: Any) -> bool:
+        """Functions, classes and objects of classes that the tests define."""
+        function = value.__func__ if isinstance(value, types.MethodType) else value
+        if isinstance(function, types.FunctionType):
+            return function.__globals__ is self
+        return (value if isinstance(value, type) else type(value)).__module__ == "__main__"
 
 
 def _trusts(home: str, name: str) -> bool:
-    """Whole modules, and what they define themselves: no way leads from there to other modules."""
-    if home == "builtins":
-        return isinstance(getattr(builtins, name, None), type)
-    return home in MODULES and name[:1] != "_" and "." not in name
+    """Builtin classes, and the exceptions of modules that are here already."""
+    held = getattr(builtins if home == "builtins" else sys.modules.get(home), name, None)
+    known = home == "builtins" or (home.split(".")[0] in sys.stdlib_module_names and _is_exception(held))
+    return known and isinstance(held, type)
 
 
-def _trusts_harmless(home: str, name: str) -> bool:
-    return name in SAFE if home == "builtins" else home in HARMLESS_MODULES and _trusts(home, name)
+def _is_exception(held: Any) -> bool:
+    return isinstance(held, type) and issubclass(held, BaseException)
 
 
-def _harmless(home: str, name: str) -> Any:
-    """As `resolve`, but of a module only what is no module itself: from there all of Python can be reached."""
-    found = resolve(home, name)
-    if not isinstance(found, types.ModuleType):
-        return found
-    public = {
-        key: held for key, held in vars(found).items() if key[0] != "_" and not isinstance(held, types.ModuleType)
-    }
-    return types.SimpleNamespace(**public)
+def _trusts_computing(home: str, name: str) -> bool:
+    """Not `type`, which makes classes."""
+    return _trusts(home, name) and (home != "builtins" or name in SAFE - {"type"})

@@ -8,10 +8,10 @@ import os
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38  # linux/prctl.h
 
 _library = ctypes.CDLL(None, use_errno=True)
-_library.syscall.restype = ctypes.c_long
 
 
 def syscall(number: int, *arguments: int | bytes | None) -> int:
+    _library.syscall.restype = ctypes.c_long
     done = _library.syscall(ctypes.c_long(number), *map(_word, arguments))
     return _checked(done, f"system call {number}")
 
@@ -19,6 +19,10 @@ def syscall(number: int, *arguments: int | bytes | None) -> int:
 def prctl(option: int, *arguments: int) -> int:
     padded = [*arguments, *[0] * (4 - len(arguments))]
     return _checked(_library.prctl(option, *map(ctypes.c_ulong, padded)), f"prctl {option}")
+
+
+def capset(header: bytes, data: bytes) -> None:
+    _checked(_library.capset(header, data), "capset")
 
 
 def unshare(flags: int) -> None:

@@ -32,6 +32,8 @@ def version() -> int:
 def restrict(readable: Iterable[str], writable: Iterable[str], folders: Iterable[str]) -> None:
     """From here on, for good: these files and folders may be read, these files written, these folders used at will."""
     known = version()
+    if not known:
+        raise OSError("this kernel has no Landlock")
     everything = (1 << BITS[min(known, max(BITS))]) - 1
     asked = struct.pack("=QQQ", everything, TCP, SCOPES)
     ruleset = syscall(CREATE, asked, 8 if known < 4 else 16 if known < 6 else 24, 0)

@@ -32,7 +32,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     # no memory that the limits do not count, and none shared with others
     "memfd_create": (319, 279), "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
     "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189),
-    "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181),
+    "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181), "io_setup": (206, 0),
     # no kernel
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "swapon": (167, 224),
     "swapoff": (168, 225), "reboot": (169, 142), "init_module": (175, 105), "finit_module": (313, 273),
@@ -58,6 +58,7 @@ PRETENDED: dict[str, tuple[int | None, int | None]] = {
 
 CLONE_THREAD = 0x10000
 SOCK_STREAM, SOCK_TYPES = 1, 0xF
+O_ACCMODE, O_TRUNC = 0o3, 0o1000
 PR_SET_PDEATHSIG = 1
 OWNERS = (8, 10, 15, 1024, 1026)  # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY: signals on another's behalf
 TERMINAL = (0x5412, 0x541C, 0x8901, 0x8902)  # TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP
@@ -76,10 +77,6 @@ class Instruction(NamedTuple):
     other: int = 0
 
 
-def supported() -> bool:
-    return platform.machine() in MACHINES and struct.calcsize("P") == 8
-
-
 def program(pid: int) -> list[Instruction]:
     """The filter of the process `pid`, which may signal itself and nobody else."""
     machine, column = MACHINES[platform.machine()]
@@ -93,11 +90,12 @@ def program(pid: int) -> list[Instruction]:
         absent,
     ]
     for calls, verdict in ((DENIED, refuse), (PRETENDED, pretend)):
-        for number in filter(None, (numbers[column] for numbers in calls.values())):
-            lines += [Instruction(JUMP_EQUAL, number, 0, 1), verdict]
+        for number in (numbers[column] for numbers in calls.values()):
+            lines += [Instruction(JUMP_EQUAL, number, 0, 1), verdict] if number is not None else []
 
-    def when(numbers: tuple[int, int], body: list[Instruction]) -> list[Instruction]:
-        return [Instruction(JUMP_EQUAL, numbers[column], 0, len(body)), *body]
+    def when(numbers: tuple[int | None, int | None], body: list[Instruction]) -> list[Instruction]:
+        number = numbers[column]
+        return [] if number is None else [Instruction(JUMP_EQUAL, number, 0, len(body)), *body]
 
     def argument(place: int) -> Instruction:
         return Instruction(LOAD, ARGUMENTS + 8 * place)
@@ -113,21 +111,20 @@ def program(pid: int) -> list[Instruction]:
         refused = [line for value in values for line in (Instruction(JUMP_EQUAL, value, 0, 1), refuse)]
         return [argument(place), *refused, Instruction(RETURN, ALLOW)]
 
-    def masked(place: int, mask: int, value: int) -> list[Instruction]:
-        return [
-            argument(place),
-            Instruction(AND, mask),
-            Instruction(JUMP_EQUAL, value, 0, 1),
-            Instruction(RETURN, ALLOW),
-            refuse,
-        ]
+    def masked(place: int, mask: int, value: int, same: Instruction, other: Instruction) -> list[Instruction]:
+        """One verdict where the bits of an argument are these, another where they are not."""
+        return [argument(place), Instruction(AND, mask), Instruction(JUMP_EQUAL, value, 0, 1), same, other]
+
+    allow = Instruction(RETURN, ALLOW)
 
     return [
         *lines,
-        *when((56, 220), masked(0, CLONE_THREAD, CLONE_THREAD)),  # clone: threads only
-        *when(
-            (53, 199), masked(1, SOCK_TYPES, SOCK_STREAM)
-        ),  # socketpair: connected, so no other address can be sent to
+        *when((56, 220), masked(0, CLONE_THREAD, CLONE_THREAD, allow, refuse)),  # clone: threads only
+        # socketpair: connected, so no other address can be sent to
+        *when((53, 199), masked(1, SOCK_TYPES, SOCK_STREAM, allow, refuse)),
+        # open and openat: a file opened for reading may not be emptied, which early versions of Landlock do not see
+        *when((2, None), masked(1, O_TRUNC | O_ACCMODE, O_TRUNC, refuse, allow)),
+        *when((257, 56), masked(2, O_TRUNC | O_ACCMODE, O_TRUNC, refuse, allow)),
         *when((62, 129), only(0, pid)),  # kill
         *when((234, 131), only(0, pid)),  # tgkill
         *when((302, 261), only(0, 0, pid)),  # prlimit64
@@ -140,6 +137,8 @@ def program(pid: int) -> list[Instruction]:
 
 def install() -> None:
     """From here on, in every thread to come, for good. Needs no_new_privs."""
+    if platform.machine() not in MACHINES or struct.calcsize("P") != 8:
+        raise OSError(f"no filter is written for {platform.machine()}")
     lines = program(os.getpid())
     code = b"".join(struct.pack("=HBBI", line.code, line.equal, line.other, line.value) for line in lines)
     held = ctypes.create_string_buffer(code, len(code))

@@ -50,8 +50,8 @@ def resolve(home: str, name: str) -> Any:
 class Values:
     """What one side knows of the other's objects, and how values are written for it and read from it."""
 
-    def __init__(self, trusts: Callable[[str, str], bool], resolve: Callable[[str, str], Any]) -> None:
-        self.trusts, self.resolve = trusts, resolve  # what the other side may name of the standard library
+    def __init__(self, trusts: Callable[[str, str], bool]) -> None:
+        self.trusts = trusts  # what the other side may name of the standard library
         self.mine: dict[int, Any] = {}  # what the other side may name
         self.theirs: dict[int, Any] = {}  # one Remote for each of its objects, so that identity is kept
 
@@ -147,7 +147,7 @@ class Values:
         if kind == "exception":
             return self.exception_class(*parts)
         if kind == "named":
-            return self.resolve(*parts[:2]) if self.trusts(*parts[:2]) else self.remote(parts[2])
+            return resolve(*parts[:2]) if self.trusts(*parts[:2]) else self.remote(parts[2])
         if kind == "ellipsis":
             return Ellipsis
         if kind == "spelt" and tuple(parts[:2]) in SPELT:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .values import CHANGEABLE, LARGEST, Values, resolve
+from .values import CHANGEABLE, LARGEST, Values
 
 
 class Ended(BaseException):
@@ -25,9 +25,8 @@ class Peer(Values):
         operations: dict[str, Callable[..., Any]],
         *,
         trusts: Callable[[str, str], bool] = lambda home, name: True,
-        resolve: Callable[[str, str], Any] = resolve,
     ) -> None:
-        super().__init__(trusts, resolve)
+        super().__init__(trusts)
         self.line, self.operations = line, operations
         self.buffer = bytearray()
         self.lost = False  # no test may swallow it for good that the other side is gone

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import sys
 import types
 from typing import Any
@@ -39,6 +41,8 @@ def main(line: int, terms: Terms, packages: list[str]) -> None:
 
     peer.operations = {**OPERATIONS, "load": load, "look up": look_up, "alive": lambda: None}
     confine(terms)
+    os.environ.clear()
+    random.seed(0)
     try:
         peer.send(["ready"])
         peer.loop()
