@@ -159,9 +159,9 @@ def legend(rows: Sequence[Row], baseline: Baseline) -> str:
     )
     pace = " (its most, for samplers at their own pace)" if any(not row.paced for row in rows) else ""
     return (
-        f"Right: share of items with its Wilson 95 % interval. Difference: from {baseline}{pace}, on the same items, with "
-        f"its 95 % interval by paired bootstrap{chance}. Calls: passes of the model for an item. Tokens: what went "
-        "through it for an item. Overwritten, masked again: changes of mind in an answer."
+        f"Right: share of items with its Wilson 95 % interval. Difference: from {baseline}{pace}, on the same items, "
+        f"with its 95 % interval by paired bootstrap{chance}. Calls: passes of the model for an item. Tokens: what "
+        "went through it for an item. Overwritten, masked again: changes of mind in an answer."
     )
 
 
