@@ -80,6 +80,8 @@ def _words(text: str) -> str:
 
 
 def _same(one: Node, other: Node) -> bool:
+    if one[0] == other[0] == "relation" and _same_relation(one, other):
+        return True
     if {one[0], other[0]} == {"bracket", "list"} and (_is_tuple(one) or _is_tuple(other)):
         return _each(one[-1], other[-1])
     ones, others = _members(one), _members(other)
@@ -96,7 +98,7 @@ def _members(tree: Node) -> list[Node]:
     """What an unordered collection holds, with both signs of every plus-or-minus. One item is its only member."""
     tree = _settled(tree)
     if tree[0] in ("list", "set", "union"):
-        members = [member for part in tree[1] for member in _members(part)]
+        members = [member for part in tree[1] for member in ([part] if part[0] == "set" else _members(part))]
         return _unnamed(members) if tree[0] == "list" else members
     return [tree] if not _has_choice(tree) else [_chosen(tree, "add"), _chosen(tree, "negate")]
 
@@ -139,6 +141,7 @@ def _each(ones: tuple[Node, ...], others: tuple[Node, ...]) -> bool:
 
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 INFINITY: Node = ("variable", "oo")
+LOWEST: Node = ("negate", INFINITY)
 
 
 def _settled(tree: Node) -> Node:
@@ -150,6 +153,9 @@ def _settled(tree: Node) -> Node:
         return ("quantity", tree[1], "degree")
     if tree[0] == "relation" and tree[2] == (r"\in",) and tree[1][0][0] == "variable":
         return tree[1][1]
+    if tree[0] == "relation" and tree[2] == ("!=",) and tree[1][0][0] == "variable":
+        hole = tree[1][1]
+        return ("union", (("bracket", "(", ")", (LOWEST, hole)), ("bracket", "(", ")", (hole, INFINITY))))
     if tree[0] == "relation" and ({*tree[2]} <= {"<", "<="} or {*tree[2]} <= {">", ">="}):
         return _interval(tree) or tree
     return tree
@@ -162,7 +168,7 @@ def _interval(tree: Node) -> Node | None:
     if len(sides) == 3 and sides[1][0] == "variable":
         (low, _, high), opened, closed = sides, signs[0], signs[1]
     elif len(sides) == 2 and sides[0][0] == "variable":
-        low, high, opened, closed = ("negate", INFINITY), sides[1], "<", signs[0]
+        low, high, opened, closed = LOWEST, sides[1], "<", signs[0]
     elif len(sides) == 2 and sides[1][0] == "variable":
         low, high, opened, closed = sides[0], INFINITY, signs[0], "<"
     else:
@@ -193,6 +199,8 @@ def _value(tree: Node) -> Node:
 def _same_item(one: Node, other: Node) -> bool:
     if one[0] == other[0] == "relation":
         return _same_relation(one, other)
+    if one[0] == other[0] == "set":
+        return _matched(_members(one), _members(other))
     if "relation" in (one[0], other[0]):
         return (_name(one) or _name(other)) is not None and _same(_value(one), _value(other))
     if "quantity" in (one[0], other[0]):

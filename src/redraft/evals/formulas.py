@@ -15,10 +15,10 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from redraft.evals.units import BARE, POWERS, unit
+from redraft.evals.spelling import FUNCTIONS, GREEK, ORDINALS, Token, tokens
+from redraft.evals.units import unit
 
 Node = tuple[Any, ...]
-Token = tuple[str, str]  # "number", "repeating", "scientific", "letter", "text" or "sign"; and what it says
 
 LONGEST = 1000  # characters; the longest answer of MATH-500 has 53
 DEEPEST = 40  # brackets, fractions and exponents within one another
@@ -28,134 +28,7 @@ class Puzzling(ValueError):
     """This is no formula that we can read."""
 
 
-# --- text to tokens ---
-
-WORDS = (
-    r"\\(?:text(?:bf|it|rm|sf|tt|normal|up)?|mbox|hbox|fbox|mathrm|mathbf|mathit|mathsf|operatorname\*?)\s*\{([^{}]*)\}"
-)
-GROUPED = r"[1-9]\d{0,2}(?:(?:,\\!\s*|\{,\}|,|\\,|\ )\d{3})+(?!\d)(?:\.\d+)?"
-SYMBOL = re.compile(r"\\(?:math\w+|operatorname\*?)\s*\{[A-Za-z]\}")
-LEXER = re.compile(
-    rf"""(?P<text>{WORDS})
-    |(?P<repeating>\d*\.\d*\\(?:overline|bar|dot)\s*(?:\{{\d+\}}|\d))
-    |(?P<scientific>\d+(?:\.\d+)?[eE][-+]?\d{{1,3}}(?!\d))
-    |(?P<grouped>{GROUPED})
-    |(?P<number>\d+(?:\.\d+)?|\.\d+)
-    |(?P<word>sq\.|[A-Za-z]+)
-    |(?P<sign>\\(?:begin|end)\s*\{{[a-zA-Z]+\*?\}}(?:\{{[clr|]+\}})?|\\mathbb\s*\{{?[A-Z]\}}?|\\[A-Za-z]+|\\.|\*\*|[<>!]=|\S)
-    |(?P<blank>\s+)""",
-    re.VERBOSE,
-)
-SILENT = (  # of these nothing is worth comparing
-    r"\left", r"\right", r"\bigl", r"\bigr", r"\Bigl", r"\Bigr", r"\big", r"\Big", r"\bigg", r"\Bigg",
-    r"\displaystyle", r"\textstyle", r"\limits", r"\boxed", r"\quad", r"\qquad", r"\,", r"\;", r"\:", r"\!", r"\(",
-    r"\)", r"\[", r"\]", r"\hfill", "~", r"\angle", r"\triangle", "\\ ",
-)  # fmt: skip
-SAME = {  # other spellings of a sign
-    **dict.fromkeys(SILENT, ""),
-    **dict.fromkeys((r"\dfrac", r"\tfrac", r"\cfrac"), r"\frac"),
-    **dict.fromkeys((r"\dbinom", r"\tbinom"), r"\binom"),
-    **dict.fromkeys((r"\cdot", r"\times", "×", "·", "∙", "⋅"), "*"),
-    **dict.fromkeys((r"\div", "÷", "∕"), "/"),
-    **dict.fromkeys(("−", "–", "—"), "-"),
-    **dict.fromkeys((r"\leq", r"\le", r"\leqslant", "≤"), "<="),
-    **dict.fromkeys((r"\geq", r"\ge", r"\geqslant", "≥"), ">="),
-    **dict.fromkeys((r"\neq", r"\ne", "≠"), "!="),
-    **dict.fromkeys((r"\lvert", r"\rvert", r"\vert", r"\mid"), "|"),
-    **dict.fromkeys((r"\circ", "°", r"\degree", r"\degrees"), r"\degree"),
-    **dict.fromkeys((r"\varnothing", "∅"), r"\emptyset"),
-    **dict.fromkeys((r"\approx", r"\simeq", "≈"), "="),
-    **dict.fromkeys((r"\dots", r"\cdots", r"\ldots", "…"), r"\ldots"),
-    **dict.fromkeys((r"\wedge", r"\land", r"\lor", r"\vee", ";"), ","),
-    **dict.fromkeys((r"\mathbb{R}", r"\mathbb R", "ℝ"), r"\reals"),
-    "±": r"\pm", "∪": r"\cup", "∈": r"\in", "√": r"\surd", "∞": r"\infty", "π": r"\pi", "θ": r"\theta", "%": r"\%",
-    r"\lt": "<", r"\gt": ">", "**": "^", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]",
-}  # fmt: skip
-COUNTED = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
-)  # fmt: skip
-NUMERALS = {word: str(number) for number, word in enumerate(COUNTED)}
-RAISED = {"²": "2", "³": "3"}
-PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
-OPEN, CLOSE = {"(", "[", r"\{", r"\langle"}, {")", "]", r"\}", r"\rangle"}
-GREEK = frozenset({
-    r"\alpha", r"\beta", r"\gamma", r"\delta", r"\epsilon", r"\varepsilon", r"\zeta", r"\eta", r"\theta", r"\iota",
-    r"\kappa", r"\lambda", r"\mu", r"\nu", r"\xi", r"\rho", r"\sigma", r"\tau", r"\phi", r"\varphi", r"\chi", r"\psi",
-    r"\omega", r"\Gamma", r"\Delta", r"\Theta", r"\Lambda", r"\Sigma", r"\Phi", r"\Psi", r"\Omega", r"\ell",
-})  # fmt: skip
-FUNCTIONS = frozenset({
-    "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "ln",
-    "exp", "min", "max", "gcd", "lcm", "abs",
-})  # fmt: skip
-SAID = {
-    **dict.fromkeys(("and", "or"), ","),
-    **dict.fromkeys(("degree", "degrees", "deg"), r"\degree"),
-    **dict.fromkeys(("infinity", "inf", "oo"), r"\infty"),
-    **dict.fromkeys(("pi",), r"\pi"),
-    **dict.fromkeys(("in",), r"\in"),
-    **dict.fromkeys(("sqrt",), r"\surd"),  # of a whole number, where \sqrt17 is that of 1, times 7
-    **dict.fromkeys((r"\$", "$"), r"\$"),
-    **dict.fromkeys((r"\%", "%"), r"\%"),
-}
-ORDINALS = ("st", "nd", "rd", "th")  # 5^{\text{th}}
-
-
-def tokens(text: str) -> list[Token]:
-    found: list[Token] = []
-    depth = 0
-    for match in LEXER.finditer(text):
-        kind, said = str(match.lastgroup), match[0]
-        if kind in ("number", "repeating", "scientific"):
-            found.append((kind, said))
-        elif kind == "word":
-            found.extend(_word(said))
-        elif kind == "grouped":
-            found.extend(_grouped(said, depth))
-        elif kind == "text":
-            found.extend([("letter", match[2])] if SYMBOL.fullmatch(said) else _text(match[2]))
-        elif said in RAISED:
-            found += [("sign", "^"), ("number", RAISED[said])]
-        elif said in PARTS:
-            found += [("sign", r"\frac"), ("number", PARTS[said][0]), ("number", PARTS[said][2])]
-        elif kind == "sign" and (said := SAME.get(said, said)):
-            depth += (said in OPEN) - (said in CLOSE)
-            found.append((kind, said))
-    return found
-
-
-def _word(said: str) -> list[Token]:
-    """Letters without a backslash: a separator, a function, a number, a unit, a word, or variables side by side."""
-    if said.lower() in NUMERALS:
-        return [("number", NUMERALS[said.lower()])]
-    if said in SAID:
-        return [("sign", SAID[said])]
-    if said in FUNCTIONS:
-        return [("sign", f"\\{said}")]
-    if len(said) > 3 or said.lower() in BARE or said.lower().rstrip(".") in POWERS:
-        return [("text", said)]
-    return [("letter", letter) for letter in said]
-
-
-def _text(said: str) -> list[Token]:
-    """What stands in \\text{...}."""
-    said = said.strip(" ,.")
-    if said[:1].isdecimal():  # \text{120 ways}
-        return tokens(said)
-    known = said in SAID or said in FUNCTIONS or said.lower() in NUMERALS
-    return _word(said) if known else [("text", said)] if said else []
-
-
-def _grouped(said: str, depth: int) -> list[Token]:
-    """12,345 is one number; within brackets a plain comma separates, and `(1,100)` is a point."""
-    if depth > 0 and re.search(r"\d,\d", said):
-        parts = said.split(",")
-        return [token for part in parts for token in (("sign", ","), ("number", part))][1:]
-    return [("number", re.sub(r"[^\d.]", "", said))]
-
-
-# --- tokens to trees ---
-
+SIGNS = ("+", "-", r"\pm", r"\mp")
 RELATIONS = frozenset({"=", "<", ">", "<=", ">=", "!=", r"\in"})
 INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
 SIGNED = {
@@ -166,6 +39,7 @@ SIGNED = {
     r"\ldots": ("variable", "..."),
 }
 LETTERS = {"e": ("constant", "e"), "i": ("constant", "i")}
+TH = ("multiply", ("variable", "t"), ("variable", "h"))  # 5^{th}
 STARTS = frozenset(
     {"(", "[", "{", r"\{", r"\langle", r"\frac", r"\binom", r"\sqrt", r"\surd", r"\lfloor", r"\lceil", *SIGNED, *GREEK}
 )
@@ -185,10 +59,14 @@ def parse(text: str) -> Node:
 
 def trimmed(text: str) -> str:
     """Without the blanks, dollar signs and full stop around it."""
-    text = text.strip().rstrip(".").rstrip()
-    while len(text) > 1 and text[0] == text[-1] == "$":
-        text = text[1:-1].strip().rstrip(".").rstrip()
+    text = STOP.sub("", text.strip())
+    if len(MATHS.findall(text)) % 2 == 0:  # of formulas, not of money
+        text = STOP.sub("", MATHS.sub(" ", text).strip())
     return text
+
+
+STOP = re.compile(r"(?<!\.)\s*\.\Z")  # 0.333... keeps its dots
+MATHS = re.compile(r"(?<!\\)\$\$?")
 
 
 class _Parser:
@@ -240,29 +118,27 @@ class _Parser:
         terms = [self.total()]
         while self.accept(":"):
             terms.append(self.total())
-        if len(terms) == 2:
-            return ("divide", *terms)
-        return ("bracket", ":", ":", tuple(terms)) if len(terms) > 1 else terms[0]
+        if len(terms) == 1:
+            return terms[0]
+        *_, last = terms
+        if last[0] == "quantity":  # 9:30 a.m.
+            return ("quantity", ratio([*terms[:-1], last[1]]), last[2])
+        return ratio(terms)
 
     def total(self) -> Node:
         tree = self.signed()
-        while self.token[0] == "sign" and self.token[1] in ("+", "-", r"\pm"):
+        while self.token[0] == "sign" and self.token[1] in SIGNS:
             sign = self.take()[1]
-            term = self.product()
-            tree = ("add", tree, term if sign == "+" else ("negate" if sign == "-" else "choice", term))
+            tree = ("add", tree, signed(sign, self.product()))
         return tree
 
     def signed(self) -> Node:
-        if self.accept("-"):
-            return ("negate", self.signed())
-        if self.accept("+"):
-            return self.signed()
-        if self.accept(r"\pm"):
-            return ("choice", self.signed())
+        if self.token[0] == "sign" and self.token[1] in SIGNS:
+            return signed(self.take()[1], self.signed())
         return self.product()
 
     def product(self) -> Node:
-        dollars = self.accept(r"\$") or self.accept("$")
+        dollars = self.accept(r"\$")
         tree = self.power()
         while True:
             kind, said = self.token
@@ -275,6 +151,7 @@ class _Parser:
             elif self.starts():
                 tree = self.juxtaposed(tree)
             else:
+                dollars = dollars or self.accept(r"\$")
                 return ("quantity", tree, "dollar") if dollars else tree
 
     def signed_power(self) -> Node:
@@ -297,6 +174,8 @@ class _Parser:
         whole = tree[0] == "number" and tree[1].denominator == 1
         if self.token[0] == "number":
             part = self.power()
+            if part[0] == "call":  # 5! 3!
+                return ("multiply", tree, part)
             if not (whole and part[0] == "number" and self.accept("/")):
                 raise Puzzling("two numbers side by side")
             return ("add", tree, ("divide", part, self.power()))
@@ -350,6 +229,8 @@ class _Parser:
                 return tree
             exponent = self.items()
             self.expect("}")
+            if exponent == TH:
+                return tree
         elif self.accept(r"\degree"):
             return self.degrees(tree)
         else:
@@ -505,6 +386,16 @@ class _Parser:
                 return ("matrix", tuple(rows))
             if not ended:
                 raise Puzzling("a matrix without an end")
+
+
+def ratio(terms: list[Node]) -> Node:
+    return ("divide", *terms) if len(terms) == 2 else ("bracket", ":", ":", tuple(terms))
+
+
+def signed(sign: str, term: Node) -> Node:
+    if sign in ("-", r"\mp"):
+        term = ("negate", term)
+    return ("choice", term) if sign in (r"\pm", r"\mp") else term
 
 
 def _root(of: Node, degree: Node = ("number", Fraction(2))) -> Node:

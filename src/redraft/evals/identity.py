@@ -240,9 +240,12 @@ def _call(tree: Node, sample: int) -> Any:
     if abs(value) > LARGEST:
         raise Unknown("an argument too large")
     try:
-        return getattr(mp, ANALYTIC[name])(value)
+        found = getattr(mp, ANALYTIC[name])(value)
     except (ValueError, ZeroDivisionError, OverflowError):
         raise Unknown(name) from None
+    if not mp.isfinite(found) or (name in TRIGONOMETRIC and abs(found) > 10.0**AGREED):
+        raise Unknown("a pole")  # ln 0, or tan of 90 degrees as near as fifty digits come
+    return found
 
 
 TRIGONOMETRIC = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))

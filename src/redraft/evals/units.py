@@ -45,6 +45,7 @@ BARE = frozenset(name for name in UNITS if len(name) > 1) - {
 
 def unit(said: str) -> str:
     """One spelling of a unit: `sq. cm`, `centimeters squared` and `cm^2` are centimeter^2."""
+    said = re.sub(r"\b([ap])\.m\b", r"\1m", said)
     said = re.sub(r"\b(?:a|an|of|the)\b|[.{}\\]", " ", re.sub(r"\bper\b", "/", said.lower()))
     names: list[list[str | int]] = []
     pending, divided = 1, ""
