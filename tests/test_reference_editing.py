@@ -53,8 +53,7 @@ def test_canvases_are_theirs_after_every_pass(file, name):
 
 
 def test_the_cases_are_telling():
-    edited = {name for name, case in golden("editing")["cases"].items() if replaced(case["canvases"])}
-    assert edited == set(EDITING) - {"defaults"}
+    assert all(replaced(case["canvases"]) > 2 for case in golden("editing")["cases"].values())
     assert all(remasked(case["canvases"]) for case in golden("t2m")["cases"].values())
 
 
@@ -152,7 +151,7 @@ class Clock:
 def telling(title: str, setting: dict[str, Any], seed: int, theirs: list[list[list[int]]]) -> bool:
     if setting["sampler"].startswith("t2m"):
         return remasked(theirs) > 2
-    return title == "defaults" or replaced(theirs) > 2
+    return replaced(theirs) > 2
 
 
 if __name__ == "__main__":

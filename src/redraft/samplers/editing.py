@@ -1,8 +1,8 @@
 """Threshold decoding with token editing: reveal what is sure, overwrite what a sure rival contradicts, until all rests.
 
-LLaDA2.1 (inclusionAI, 2026), `generate` of its model files: each pass over a block writes every mask of probability
-above `th`, or the surest, and overwrites visible tokens whose different argmax is above `th_edit`. A full block is
-passed over until nothing changes, `max_post` times at most; `steps` sets nothing.
+Bie et al., LLaDA2.1 (arXiv 2602.08676), `generate` of its model files: each pass over a block writes every mask of
+probability above `th`, or the surest, and overwrites visible tokens whose different argmax is above `th_edit`. A full
+block is passed over until nothing changes, `max_post` times at most; `steps` sets nothing.
 Differs from the reference: that is a block-causal model trained to edit, here a plain one sees the whole canvas, blocks
 count from the response's start, and end tokens end nothing; the probability is that of temperature 1; where the EOS
 policy vetoes an edit the old token stays.
@@ -32,7 +32,7 @@ class Editing(Sampler):
     channels = frozenset({"m2t", "t2t"})
     eos = "none"
     experimental = True
-    citation = "LLaDA2.1, inclusionAI 2026: joint thresholds, `generate` of its model files"
+    citation = "Bie et al. 2026, LLaDA2.1, arXiv 2602.08676: joint thresholds"
     provenance = (
         "repository: LLaDA2.1's generate (as in synsis/remasked_DLM @ 1fe25ab), tokens equal to it on one network; "
         "inferred: the port to plain masked models (attention, blocks, no stop at end tokens)"

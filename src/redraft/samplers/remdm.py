@@ -6,8 +6,7 @@ for rescale; so for conf, its eta the softmax of minus the probability with whic
 while time is in (t_off, t_on] and alpha stands still. `style=ancestral` is that update. None was published for models
 like LLaDA: `style=confidence` is ours. Sigma says what is masked, confidence what is revealed, and K(t) stay visible.
 Differs from the reference: alpha ends at 1 (there 1 - 1e-5, then a call for "noise removal"); a step after one without
-change costs a call; alpha does not overshoot alpha_on; the last step completes the text. As there, loop's eta has no
-bound: above (1 - alpha_on) / alpha_on every mask is revealed at each ancestral step.
+change costs a call; alpha does not overshoot alpha_on; the last step completes the text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """SPD, DMax's soft parallel decoding: fill from the left what is sure, rewrite all of it at every pass, and show the
 model each token as sure as it was.
 
-DMax (czg1225/DMax); `decode_uniform` of its dInfer. A pass fills the masks before the first whose probability is below
-`th`, or the leftmost, and overwrites everything filled with its new argmax. The next pass sees a filled position as
-p E[token] + (1 - p) E[mask], scaled to the mean length of its parts. A block rests when all its positions are surer
-than `rest`, or nothing changed; `steps` sets nothing.
+Chen et al., DMax (arXiv 2604.08302); `decode_uniform` of the dInfer in czg1225/DMax. A pass fills the masks before the
+first whose probability is below `th`, or the leftmost, and overwrites everything filled with its new argmax. The next
+pass sees a filled position as p E[token] + (1 - p) E[mask], scaled to the mean length of its parts. A block rests when
+all its positions are surer than `rest`, or nothing changed; `steps` sets nothing.
 Differs from the reference: that is a block-causal model trained on such inputs, here a plain one sees the whole canvas;
 rows of a batch go on by themselves; where the EOS policy vetoes an edit the old token stays, and a mask waits.
 """
@@ -32,7 +32,7 @@ class SPD(Sampler):
     channels = frozenset({"m2t", "t2t"})
     eos = "none"
     experimental = True
-    citation = "DMax, github.com/czg1225/DMax: soft parallel decoding"
+    citation = "Chen et al. 2026, DMax, arXiv 2604.08302: soft parallel decoding"
     provenance = "repository: czg1225/DMax @ 82bc29e; the port to plain masked models is inferred (attention, no stop)"
 
     def calls(self, length: int, steps: int, block: int | None = None) -> int:

@@ -1,7 +1,8 @@
 """Tolerator: fill in a whole draft, then mask random parts of it again and again, and draw them anew.
 
-github.com/Rachum-thu/tolerator: `eval/lm_eval/models/llada_denoise.py`, defaults of `eval/eval_llada_tolerator.sh`.
-Old and new tokens are never compared. `steps` counts both phases: 64 are 32 + 32.
+Tian et al., Finish First, Perfect Later (arXiv 2510.05090); `eval/lm_eval/models/llada_denoise.py` of
+Rachum-thu/tolerator, defaults of its `eval/eval_llada_tolerator.sh`. Old and new tokens are never compared. `steps`
+counts both phases: 64 are 32 + 32.
 Differs from the reference: where the EOS policy vetoes a token the old one stays; what is masked when a round begins
 (in an edited draft) is drawn first.
 """
@@ -35,7 +36,7 @@ class Tolerator(Sampler):
     refine_temperature: Number = 0.3
 
     reach = "response"
-    citation = "Tolerator, github.com/Rachum-thu/tolerator"
+    citation = "Tian et al. 2025, Finish First, Perfect Later, arXiv 2510.05090 (Tolerator)"
     provenance = "repository: Rachum-thu/tolerator @ 7780338, tokens equal to it at every step given the same noise"
 
     @property

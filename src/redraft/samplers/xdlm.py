@@ -1,8 +1,9 @@
 """XDLM's own sampler: standard unmasking, and a small budget of visible tokens to be replaced by surer ones.
 
-XDLM (continued training with partly uniform noise), `generate_xdm` of MzeroMiko/LLaDA-XDLM `generate.py`, remasking
-"low_confidence": after step t, e_t = floor(K(t) k1 / (1 - k1)) tokens may have been replaced, K(t) being the count
-revealed; e_1 = 0, and what a step does not spend the next one has.
+Liu et al., Balancing Understanding and Generation in Discrete Diffusion Models (arXiv 2602.01362); `generate_xdm` of
+MzeroMiko/LLaDA-XDLM `generate.py`, remasking "low_confidence", for models trained further on partly uniform noise:
+after step t, e_t = floor(K(t) k1 / (1 - k1)) tokens may have been replaced, K(t) being the count revealed; e_1 = 0, and
+what a step does not spend the next one has.
 Differs from the reference: by default only the window is revised. The reference's candidates are all visible positions
 up to the window's end, so that its budget also goes into finished blocks and the prompt, which it rewrites: that is
 `region=canvas`, padding excepted. EOS policy, ties and precision are the reading's.
@@ -28,7 +29,7 @@ class XDLM(Sampler):
     k1: Number = 0.1  # share of uniform noise in its training; 0 is standard unmasking
     region: Literal["window", "canvas"] = "window"  # what may be replaced; canvas: finished blocks and the prompt too
 
-    citation = "XDLM, github.com/MzeroMiko/XDLM; its sampler: github.com/MzeroMiko/LLaDA-XDLM, generate_xdm"
+    citation = "Liu et al. 2026, Balancing Understanding and Generation, arXiv 2602.01362 (XDLM), generate_xdm"
     provenance = "repository: MzeroMiko/LLaDA-XDLM @ b72336d, tokens equal to it at every step; region=window is ours"
 
     def __post_init__(self) -> None:
