@@ -52,7 +52,7 @@ class Meter:
         self.done, self.what = self.done + count, what or self.what
         if self.bar and self.task is not None:
             self.bar.update(self.task, completed=self.done, total=self.total or None, description=self.what)
-        elif self.done < self.total and (spent := time.monotonic() - self.started) >= self.next_line:
+        elif 0 < self.done < self.total and (spent := time.monotonic() - self.started) >= self.next_line:
             self.next_line = spent + NEXT_LINES
             left = spent / self.done * (self.total - self.done)
             err.print(f"{plain(self.what)}: {self.done} of {self.total}, about {duration(left)} left")

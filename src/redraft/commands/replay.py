@@ -20,7 +20,8 @@ def replay(
         Path | None, typer.Option("--out", "-o", help="The page to write.  [default: RUN with .html]")
     ] = None,
     title: Annotated[
-        list[str] | None, typer.Option(help="What stands above a run; give it once for each.  [default: its model]")
+        list[str] | None,
+        typer.Option(help="What stands above a run; give it once for each.  [default: its model or sampler]"),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Whose tokenizer spells recordings that lack their texts.")

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redraft.decoding import Reading, Sampler, Step
-    from redraft.evals.rows import Row
-    from redraft.evals.run import Forecast, Graded
+    from redraft.evals.rows import Baseline, Row
+    from redraft.evals.run import Forecast
     from redraft.evals.sweep import Combination
     from redraft.generation import Plan
 
@@ -108,14 +108,21 @@ def sweep(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the sweep in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON lines.")] = False,
 ) -> None:
-    """Compare samplers, steps and adapters on tasks: a table and the figure of accuracy against calls."""
+    """Compare samplers, steps and adapters on tasks, all under one protocol.
+
+    --out then holds results.jsonl, a table with paired intervals (table.md), and accuracy against calls as a picture
+    (figure.png) and as a page for a browser (figure.html): of all that the last command asked for.
+
+    Each combination is a run of its own in --out, as `redraft eval` makes one. Stopped or killed at any moment, the
+    same command goes on. Asked for more samplers, steps, adapters or tasks, it runs only what is new.
+    """
     from redraft.decoding import Reading
     from redraft.decoding.notation import listed
     from redraft.decoding.reading import Precision
     from redraft.evals.processes import processes
-    from redraft.evals.rows import Baseline, results
+    from redraft.evals.rows import Baseline, jsonl, results
     from redraft.evals.subsets import check_subset, items_of
-    from redraft.evals.sweep import NONE, Questions, Sweep, combine, default_steps
+    from redraft.evals.sweep import NONE, PICTURE, Questions, Sweep, alone, combine, default_steps
     from redraft.evals.tasks import find
     from redraft.generation import Plan, check_prompts
     from redraft.models.adapters import check_adapter
@@ -175,13 +182,16 @@ def sweep(
         "batch_size": batch_size,
     }  # fmt: skip
     notes = [*left_out, *other_policies(rules, shapes.values())]
+    notes += dict.fromkeys(note for one in asked for note in one.plan.notes)
     if not find_spec("matplotlib"):
-        notes.append("there will be no figure.png without matplotlib: pip install 'redraft[plots]'")
-    with processes() as group:
+        notes.append(f"there will be no {PICTURE} without matplotlib: pip install 'redraft[plots]'")
+    with processes() as group, ExitStack() as stack:
         whole = Sweep(
-            out_folder, settings, questions, model, revision, group.device(device), dtype, split, subset, seed,
-            batch_size, workers, overwrite, group,
+            out=out_folder, settings=settings, questions=questions, model=model, revision=revision,
+            device=group.device(device), dtype=dtype, split=split, subset=subset, seed=seed, batch_size=batch_size,
+            workers=workers, overwrite=overwrite, group=group,
         )  # fmt: skip
+        group.agree(lambda: stack.enter_context(alone(out_folder)) if group.first else None)
         todo = whole.todo(asked)
         for note in notes if group.first else []:
             err.print(f"[yellow]note:[/] {plain(note)}")
@@ -190,12 +200,12 @@ def sweep(
             with watcher:
                 whole.run(asked, todo, watcher)
         except BaseException as stopped:
-            if group.first and (watcher.finished or watcher.items):
+            if group.first and watcher.announced:
                 err.print(f"{watcher.finished} of {len(asked)} runs are finished in {plain(str(out_folder))}; "
                           "the same command goes on from there")  # fmt: skip
             if is_out_of_memory(stopped):
                 raise ValueError(
-                    f"out of memory: try a --batch-size below {batch_size}, or a shorter --length"
+                    f"out of memory: try a --batch-size below {batch_size} with another --out, or a shorter --length"
                 ) from None
             raise
         if not group.first:
@@ -203,8 +213,6 @@ def sweep(
         rows, protocols = results(out_folder, asked, against)
         written = save(out_folder, rows, protocols, against, model)
     if as_json:
-        from redraft.evals.rows import jsonl
-
         write(jsonl(rows).rstrip("\n"))
     else:
         show(rows, against)
@@ -240,12 +248,12 @@ def other_policies(rules: list[Sampler], shapes: Any) -> list[str]:
 
 
 class Live(SweepWatcher):
-    """An estimate, a bar over all runs, and a line for each that is finished."""
+    """An estimate, a bar over the steps of all runs, and a line for each run that is finished."""
 
     def __init__(self, asked: Sequence[Combination], finished: int, *, hidden: bool) -> None:
         self.runs, self.finished, self.hidden = len(asked), finished, hidden
-        self.items = self.graded = self.correct = 0
-        self.reached = self.each = 0  # steps up to the end of the batch that is under way; steps of each
+        self.announced = False
+        self.each = self.batch_end = self.run_end = 0  # steps: of a batch; where this batch and this run end
         self.now = ""
         self.seeds: object = None
         self.meter = Meter("", 0, None)
@@ -258,6 +266,7 @@ class Live(SweepWatcher):
         self.stack.close()
 
     def announce(self, runs: int, forecast: Forecast, steps: int) -> None:
+        self.announced = True
         before = f", {self.finished:,} of them finished already" if self.finished else ""
         if not self.hidden:
             err.print(
@@ -267,56 +276,50 @@ class Live(SweepWatcher):
         self.meter = self.stack.enter_context(progress("sweep", steps, hidden=self.hidden))
 
     def start(self, combination: Combination, batches: int) -> None:
-        self.now, self.graded, self.correct = str(combination), 0, 0
+        self.now = str(combination)
         plan = combination.plan
         self.each = sum(stage.steps for stage in plan.sampler.stages(plan.length, plan.steps, plan.block))
-        self.last = self.reached + self.each * batches
+        self.batch_end, self.run_end = self.run_end, self.run_end + self.each * batches
 
     def step(self, step: Step) -> None:
+        unneeded = 0
         if step.canvas.seeds is not self.seeds:  # another batch: what the last one's rows did not need is done too
-            self.seeds = step.canvas.seeds
-            self.meter.advance(self.reached - self.meter.done, self.now)
-            self.reached += self.each
-        self.meter.advance(1)
-
-    def batch(self, graded: Graded) -> None:
-        self.items += len(graded.records)
-        self.graded += len(graded.records)
-        self.correct += sum(record.correct for record in graded.records)
-        self.meter.advance(0, f"{self.now}: {self.correct / self.graded:.1%} of {self.graded:,} right")
+            self.seeds, unneeded = step.canvas.seeds, self.batch_end - self.meter.done
+            self.batch_end += self.each
+        self.meter.advance(1 + unneeded, self.now)
 
     def finish(self, combination: Combination, summary: dict[str, Any]) -> None:
         self.finished += 1
-        self.reached = self.last
-        self.meter.advance(self.reached - self.meter.done)
+        self.meter.advance(self.run_end - self.meter.done)
         if not self.hidden:
             low, high = summary["interval"]
             with self.meter.aside():
                 err.print(
-                    f"[dim]{self.finished} of {self.runs}[/] {plain(str(combination))}: {summary['accuracy']:.1%} "
+                    f"[dim]{self.finished} of {self.runs}:[/] {plain(str(combination))}: {summary['accuracy']:.1%} "
                     f"right ({low:.1%} to {high:.1%}), {summary['calls_per_item']:.1f} calls an item"
                 )
 
 
-def save(out: Path, rows: list[Row], protocols: dict[str, Any], against: Any, model: str) -> list[str]:
+def save(out: Path, rows: list[Row], protocols: dict[str, Any], against: Baseline, model: str) -> list[str]:
     """Everything that is made of the runs."""
     from redraft.evals import figure, page
-    from redraft.evals import rows as made
+    from redraft.evals.rows import jsonl, markdown
+    from redraft.evals.sweep import PAGE, PICTURE, RESULTS, TABLE
     from redraft.output import replace
 
     contents = {
-        "results.jsonl": made.jsonl(rows).encode(),
-        "table.md": made.markdown(rows, protocols, against, model).encode(),
-        "figure.html": page.html(rows, protocols, against, model).encode(),
+        RESULTS: jsonl(rows).encode(),
+        TABLE: markdown(rows, protocols, against, model).encode(),
+        PAGE: page.html(rows, protocols, against, model).encode(),
     }
     if find_spec("matplotlib"):
-        contents["figure.png"] = figure.png(rows, protocols, model)
+        contents[PICTURE] = figure.png(rows, protocols, model)
     for name, content in contents.items():
         replace(out / name, content)
     return list(contents)
 
 
-def show(rows: list[Row], against: Any) -> None:
+def show(rows: list[Row], against: Baseline) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

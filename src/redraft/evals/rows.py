@@ -65,6 +65,8 @@ class Row:
     difference: float | None
     difference_interval: tuple[float, float] | None  # paired bootstrap, 95 %
     mcnemar_p: float | None
+    gained: int | None  # items that are right here and not in the baseline
+    lost: int | None  # and the other way round
     calls: float  # an item
     processed: float  # tokens an item
     overwrites: float  # an answer
@@ -80,6 +82,8 @@ class Row:
             return "baseline"
         assert self.difference is not None
         assert self.difference_interval is not None
+        if self.gained == self.lost == 0:  # the bootstrap's interval is then a point, which is no knowledge
+            return "+0.0 (no item differs)"
         low, high = self.difference_interval
         return f"{100 * self.difference:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
 
@@ -127,6 +131,8 @@ def _row(one: Combination, runs: dict[Combination, tuple[Card, list[Record]]], o
         difference=round(found.pairs.difference, 6) if found else None,
         difference_interval=_rounded(found.interval) if found else None,
         mcnemar_p=round(found.p, 6) if found else None,
+        gained=found.pairs.only_b if found else None,
+        lost=found.pairs.only_a if found else None,
         calls=mean("calls"),
         processed=mean("processed"),
         overwrites=mean("overwrites"),

@@ -5,11 +5,14 @@ A combination's folder is one of `redraft eval`: resumable, with its card, and w
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +63,7 @@ class Combination:
         return Path(RUNS, *map(file_name, names))
 
     def __str__(self) -> str:
-        pace = f"{self.steps} steps" if self.paced else "its own pace"
+        pace = f"{self.steps} step{'s' * (self.steps > 1)}" if self.paced else "its own pace"
         return f"{self.task}, {self.adapter}, {self.sampler!r}, {pace}"
 
 
@@ -209,7 +212,7 @@ class Sweep:
     def _evaluation(self, network: Model, one: Combination) -> Evaluation:
         asked = self.questions[one.task]
         whole = Evaluation(network, asked.task, asked.items, one.plan, self.seed, self.batch_size, asked.chat)
-        assert whole.encoded  # what the model cannot read is refused before anything is run
+        len(whole.encoded)  # what the model cannot read is refused before anything is run
         return whole
 
     def _subject(self, one: Combination) -> dict[str, Any]:
@@ -274,11 +277,31 @@ class Sweep:
 # --- the folder ---
 
 
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Hold the folder of a sweep, and refuse one that another process holds. The lock ends with its process, however
+    that ends."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: give --out the name of a folder")
+    out.mkdir(parents=True, exist_ok=True)
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another process is at work in {out}: wait for it, or give another --out") from None
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # a sweep that was refused leaves no empty folder
+                out.rmdir()
+    finally:
+        os.close(folder)
+
+
 def check_settings(out: Path, settings: dict[str, Any], *, overwrite: bool) -> None:
     """Refuse a folder that holds another sweep, or something else: runs of others are never mixed in."""
     path = out / SETTINGS
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: give --out the name of a folder")
     if not path.exists() and (out / RUNS).exists():
         raise ValueError(f"{out} has a folder {RUNS} that is no sweep's: give another --out")
     if not path.exists() or overwrite:
@@ -298,7 +321,6 @@ def check_settings(out: Path, settings: dict[str, Any], *, overwrite: bool) -> N
 def settle(out: Path, settings: dict[str, Any], *, overwrite: bool) -> None:
     """Make the folder this sweep's."""
     path = out / SETTINGS
-    out.mkdir(parents=True, exist_ok=True)
     if overwrite and path.exists():
         shutil.rmtree(out / RUNS, ignore_errors=True)
         for name in MADE:

@@ -40,7 +40,7 @@ function sure(run, given, at, position) {
 }
 
 function spelled(run, token) {
-  return run.ends.includes(token) ? "■" : token === run.mask ? "·" : data.texts[token];
+  return run.ends.includes(token) ? "■" : token === run.mask ? "·" : run.texts[token];
 }
 
 function shown(run, token) {
@@ -77,12 +77,13 @@ function current(panel) {
 function openRow(number) {
   row = number;
   byId("prompt").textContent = data.runs[0].rows[row].prompt;
+  const sum = (count) => KINDS.reduce((all, kind) => all + count[kind], 0);
+  const most = Math.max(1, ...panels.flatMap((panel) => current(panel).counts.map(sum))); // one scale for both runs
   for (const panel of panels) {
     const given = panel.run.rows[row], { states, counts } = current(panel);
     panel.verdict.textContent = given.verdict;
     panel.verdict.className = `verdict ${given.verdict}`;
     panel.verdict.hidden = !given.verdict;
-    const most = Math.max(1, ...counts.map((count) => KINDS.reduce((sum, kind) => sum + count[kind], 0)));
     panel.bars.replaceChildren(...counts.map((count, at) => {
       const bar = make("div", "bar");
       bar.title = `step ${at + 1}: ${KINDS.map((kind) => `${count[kind]} ${SAID[kind]}`).join(", ")}`;
@@ -180,7 +181,7 @@ byId("back").addEventListener("click", () => { play(false); go(place - 1); });
 byId("next").addEventListener("click", () => { play(false); go(place + 1); });
 byId("speed").addEventListener("change", () => { if (timer) play(true); });
 
-const many = Math.min(...data.runs.map((run) => run.rows.length));
+const many = data.runs[0].rows.length; // two runs answer the same prompts
 byId("rows").hidden = many < 2;
 for (let number = 0; number < many; number += 1) {
   const option = make("option", "", `${number + 1} of ${many}`);

@@ -1,85 +1,3 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<meta name="color-scheme" content="light dark">
-<title>%TITLE%</title>
-<style>
-:root { --ink: #1c1e21; --soft: #5b626b; --line: #e3e5e8; --paper: #ffffff; --card: #f6f7f8; --ring: #0b63ce; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e9ebee; --soft: #a2a9b2; --line: #32363c; --paper: #16181b; --card: #1f2226; --ring: #7db8ff; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; padding: 24px clamp(12px, 3vw, 40px) 48px; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 1280px; margin: 0 auto; }
-h1 { font-size: 22px; margin: 0 0 4px; }
-h2 { font-size: 15px; margin: 0 0 2px; }
-p, dl { color: var(--soft); margin: 4px 0; max-width: 100ch; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 12px; font-size: 13px; }
-dt { font-weight: 600; } dd { margin: 0; }
-fieldset { border: 0; padding: 0; margin: 14px 0 0; display: flex; flex-wrap: wrap; gap: 6px; align-items: center; min-width: 0; }
-legend { float: left; padding: 0 8px 0 0; color: var(--soft); font-size: 13px; }
-button, label.choice { font: inherit; font-size: 13px; color: var(--ink); background: var(--card); border: 1px solid var(--line);
-  border-radius: 7px; padding: 4px 10px; cursor: pointer; display: inline-flex; align-items: center; gap: 7px; }
-button:hover, label.choice:hover { border-color: var(--soft); }
-button[aria-pressed="false"] { color: var(--soft); background: none; text-decoration: line-through; }
-button[aria-pressed="false"] svg { opacity: .25; }
-label.choice input { accent-color: var(--ring); margin: 0; }
-:focus-visible { outline: 2px solid var(--ring); outline-offset: 2px; }
-#panels { display: grid; grid-template-columns: repeat(%COLUMNS%, minmax(0, 1fr)); gap: 20px; margin: 20px 0;
-  max-width: calc(%COLUMNS% * 680px); }
-@media (max-width: 760px) { #panels { grid-template-columns: minmax(0, 1fr); } }
-figure { margin: 0; position: relative; min-width: 0; }
-#panels svg { display: block; width: 100%; height: auto; overflow: visible; touch-action: pan-y; }
-#panels text { font-size: 12px; fill: var(--soft); }
-.grid { stroke: var(--line); stroke-width: 1; }
-.series { transition: opacity .12s; }
-.faded { opacity: .13; }
-.path { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.whisker { stroke-width: 3; stroke-opacity: .35; stroke-linecap: round; }
-.dot { stroke: var(--paper); stroke-width: 1.4; }
-.point { outline: none; cursor: pointer; }
-.halo { fill: none; stroke: none; }
-.point.now .halo { stroke: var(--ink); stroke-width: 1.6; }
-.point:focus-visible .halo { stroke: var(--ring); stroke-width: 2.6; }
-#tip { position: absolute; z-index: 2; pointer-events: none; background: var(--paper); color: var(--ink); border: 1px solid var(--soft);
-  border-radius: 8px; padding: 8px 11px; font-size: 13px; line-height: 1.45; box-shadow: 0 4px 16px rgb(0 0 0 / .22); max-width: 330px; }
-#tip[hidden] { display: none; }
-#tip b { display: block; overflow-wrap: anywhere; font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12.5px; }
-#tip div { display: grid; grid-template-columns: max-content auto; gap: 0 10px; }
-#tip i { font-style: normal; color: var(--soft); }
-details { margin-top: 20px; } summary { cursor: pointer; font-weight: 600; width: max-content; }
-.scroll { overflow-x: auto; margin-top: 8px; }
-table { border-collapse: collapse; font-size: 13px; white-space: nowrap; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 3px 10px; border-bottom: 1px solid var(--line); }
-th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left; }
-td:nth-child(3) { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 12px; }
-.hint { font-size: 13px; }
-</style>
-</head>
-<body>
-<main>
-<h1>%TITLE%</h1>
-<dl>%PROTOCOLS%</dl>
-<fieldset id="shown"><legend>samplers</legend></fieldset>
-<fieldset id="axis"><legend>against</legend>
-<label class="choice"><input type="radio" name="x" value="calls" checked>calls an item</label>
-<label class="choice"><input type="radio" name="x" value="processed">tokens processed an item</label>
-<label class="choice"><input type="checkbox" id="log" checked>logarithmic</label>
-<label class="choice"><input type="checkbox" id="whiskers" checked>95 % intervals</label>
-</fieldset>
-<div id="panels"></div>
-<div id="tip" aria-hidden="true" hidden></div>
-<p class="hint">Point at a panel for the run that is nearest, or tab into one and use the arrow keys: left and right along a line, up and down to the next one.</p>
-<p class="hint">%LEGEND%</p>
-<details><summary>All numbers</summary><div class="scroll" tabindex="0" role="region" aria-label="All numbers"><table>%TABLE%</table></div></details>
-<noscript><p>The figure needs scripts, which this page has in itself; the table above does not.</p></noscript>
-</main>
-<script id="data" type="application/json">%DATA%</script>
-<script>
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const WIDTH = 520, HEIGHT = 340, LEFT = 36, RIGHT = 12, TOP = 26, BOTTOM = 40;
@@ -134,6 +52,7 @@ const short = (value) => value >= 10000 ? `${+(value / 1000).toPrecision(3)}k` :
 const panels = []; // {svg, rows: [{row, series, px, py, node}]}
 function draw() {
   const box = document.getElementById("panels");
+  box.style.setProperty("--columns", data.panels[0].length);
   box.replaceChildren();
   panels.length = 0;
   tip.hidden = true;
@@ -169,15 +88,19 @@ function panel(task, adapter) {
   make("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, svg).textContent =
     x === "calls" ? "calls of the model for an item" : "tokens processed for an item";
   make("text", { x: 0, y: 12 }, svg).textContent = "right, %";
-  const here = { svg, rows: [] };
+  const here = { svg, rows: [] }, groups = [];
   data.series.forEach((series, number) => {
     if (hidden.has(series)) return;
     const runs = alike.filter((row) => row.adapter === adapter && row.series === series).sort((a, b) => a[x] - b[x]);
     if (!runs.length) return;
-    const group = make("g", { class: "series", "data-series": number }, svg);
     const own = colour(number);
-    if (whiskers) for (const row of runs)
-      make("line", { class: "whisker", stroke: own, x1: px(row[x]), x2: px(row[x]), y1: py(100 * row.interval[0]), y2: py(100 * row.interval[1]) }, group);
+    if (whiskers) { // all of them lie under all points
+      const under = make("g", { class: "series", "data-series": number }, svg);
+      for (const row of runs)
+        make("line", { class: "whisker", stroke: own, x1: px(row[x]), x2: px(row[x]), y1: py(100 * row.interval[0]), y2: py(100 * row.interval[1]) }, under);
+    }
+    const group = make("g", { class: "series", "data-series": number });
+    groups.push(group);
     make("path", { class: "path", stroke: own, "stroke-dasharray": dashes(number), d: "M" + runs.map((row) => `${px(row[x])} ${py(100 * row.accuracy)}`).join("L") }, group);
     for (const row of runs) {
       const cx = px(row[x]), cy = py(100 * row.accuracy);
@@ -191,6 +114,7 @@ function panel(task, adapter) {
       here.rows.push(point);
     }
   });
+  svg.append(...groups);
   if (here.rows.length) here.rows[0].node.setAttribute("tabindex", "0");
   svg.addEventListener("pointermove", (event) => {
     const near = nearest(here, event);
@@ -295,6 +219,3 @@ document.getElementById("whiskers").addEventListener("change", (event) => { whis
 dark.addEventListener("change", () => { controls(); draw(); });
 controls();
 draw();
-</script>
-</body>
-</html>
