@@ -1,7 +1,7 @@
 """Tolerator: fill in a whole draft, then mask random parts of it again and again, and draw them anew.
 
-Tian et al., Finish First, Perfect Later (arXiv 2510.05090); `llada_denoise.py` of Rachum-thu/tolerator, and the defaults
-of its `eval_llada_tolerator.sh`. Old and new tokens are never compared. `steps` counts both phases: 64 are 32 + 32.
+Tian et al., Finish First, Perfect Later (arXiv 2510.05090); `llada_denoise.py` of Rachum-thu/tolerator, and defaults of
+its `eval_llada_tolerator.sh`. Old and new tokens are never compared. `steps` counts both phases: 64 are 32 + 32.
 Differs from the reference: where the EOS policy vetoes a token the old one stays; what is masked when a round begins
 (in an edited draft) is drawn first.
 """
