@@ -97,7 +97,7 @@ def test_a_model_of_generated_tasks_is_trained_saved_and_gone_on_from(tmp_path):
     ("options", "words"),
     [
         (["--steps", "5", "--minutes", "1"], "give one of them"),
-        (["--minutes", "1", "--warmup", "10"], "at least 60 steps"),
+        (["--minutes", "1", "--warmup", "10"], "at least 400 steps"),
         (["--text", "nowhere.txt"], "no file or folder nowhere.txt"),
         (["--tasks", "wrods"], "wrods"),
         (["--shape", "huge"], "bundled, tiny"),

@@ -41,7 +41,7 @@ def pretrain(
     tokens: Annotated[int, typer.Option(min=256, help="Tokens of one forward pass.")] = 16384,
     accumulate: Annotated[int, typer.Option(min=1, help="Forward passes of one optimiser step.")] = 1,
     lr: Annotated[float, typer.Option(help="The highest learning rate.")] = 2e-3,
-    warmup: Annotated[int, typer.Option(help="Steps in which it rises; then it falls to nothing.")] = 100,
+    warmup: Annotated[int, typer.Option(help="Steps in which it rises; then it falls to nothing.")] = 400,
     prose: Annotated[float, typer.Option(min=0, max=1, help="The share of forward passes on prose.")] = 0.2,
     shape: Annotated[str, typer.Option(help="bundled (6.8 million parameters) or tiny.")] = "bundled",
     vocabulary: Annotated[int, typer.Option(min=300, max=2000, help="Entries of the tokenizer.")] = 1536,
@@ -50,12 +50,16 @@ def pretrain(
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     processes: Annotated[int | None, typer.Option(help="Writing examples.  [default: all cores]")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda.  [default: the best there is]")] = None,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Compile the layers.  [default: on a GPU]")
+    ] = None,
     stop_after: Annotated[float | None, typer.Option(help="Seconds; the same command goes on from there.")] = None,
 ) -> None:
     """Train a small model from scratch with the plain masked objective, or go on from another one's weights."""
     from redraft.train.pretrain import MEASURED, Pretraining
 
-    compiled = device == "cuda" or (device is None and _has_gpu())
+    if compiled is None:
+        compiled = device == "cuda" or (device is None and _has_gpu())
     if steps is not None and minutes is not None:
         raise ValueError("--steps and --minutes say the same thing in two ways: give one of them")
     if minutes is not None and warmup < MEASURED[1]:

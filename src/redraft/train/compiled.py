@@ -44,13 +44,21 @@ def blocks_of(network: Any) -> list[nn.Module]:
     return [module for module in network.modules() if type(module).__name__ in names]
 
 
-def compile_blocks(network: Any, *, backend: str = "inductor") -> None:
-    """In place and without a trace in the parameters' names; nothing is compiled before it is first called."""
+def compile_blocks(network: Any, *, backend: str = "inductor", dynamic: bool | None = None) -> None:
+    """In place and without a trace in the parameters' names; nothing is compiled before it is first called.
+
+    `dynamic`: for rows of any length from the first on. Otherwise the second length that comes is compiled for all.
+    """
     from torch._dynamo import config
 
     config.recompile_limit = max(config.recompile_limit, GRAPHS)
     for block in blocks_of(network):
-        block.compile(backend=backend)
+        block.compile(backend=backend, dynamic=dynamic)
+
+
+def uncompile_blocks(network: Any) -> None:
+    for block in blocks_of(network):
+        block._compiled_call_impl = None
 
 
 def is_compiled(network: Any) -> bool:

@@ -22,11 +22,13 @@ from redraft.models import Model
 from redraft.shapes import Bool, Int
 from redraft.train import checkpoint
 from redraft.train.ask import ask, flat, token_cross_entropy
+from redraft.train.compiled import compile_blocks, uncompile_blocks
+from redraft.train.muon import Muon
 from redraft.train.pool import Shelf
 from redraft.train.watch import Log, Record
 
 CHECKPOINTS, LOG = "checkpoints", "log.jsonl"
-MEASURED = (30, 60)  # where a run of so many minutes measures its rate; by then everything is compiled
+MEASURED = (200, 400)  # where a run of so many minutes measures its rate; by then everything is compiled
 FREE = ("save_every", "log_every", "compile", "stop_after")  # what may differ when a run goes on
 
 
@@ -45,7 +47,7 @@ class Pretraining:
     prose: float = 0.2  # of the forward passes are of prose, if there is any
     optimizer: str = "muon"
     seed: int = 0
-    save_every: int = 500
+    save_every: int = 2000
     log_every: int = 20
     compile: bool = False
     stop_after: float | None = None  # seconds, to be gone on from by the same command
@@ -69,8 +71,7 @@ class Pretrain:
         assert settings.steps is not None or settings.warmup >= MEASURED[1], "no rate may depend on steps before"
         self.optimizers = optimizers(self.network, settings)
         if settings.compile:
-            for block in self.network.model.transformer.blocks:
-                block.forward = torch.compile(block.forward, dynamic=True)
+            compile_blocks(self.network, dynamic=True)  # shelves differ in width
         self.log = Log(out / LOG if out else None)
         if out is not None:
             self._resume(out / CHECKPOINTS, report)
@@ -163,8 +164,7 @@ class Pretrain:
 
     def result(self) -> Model:
         """The model as it was trained, in bfloat16, as it is shipped and used."""
-        for block in self.network.model.transformer.blocks:
-            block.__dict__.pop("forward", None)  # the compiled one
+        uncompile_blocks(self.network)
         return replace(self.model, network=self.network.eval().to(torch.bfloat16))
 
     def save(self) -> None:
@@ -227,7 +227,7 @@ def shares(shelves: list[Shelf], prose: float) -> list[float]:
 
 
 def optimizers(network: Any, settings: Pretraining) -> list[Any]:
-    """Muon (Jordan et al. 2024) for the layers' matrices, AdamW for embeddings, head and norms."""
+    """Muon for the layers' matrices, AdamW for embeddings, head and norms."""
     inside = [one for name, one in network.named_parameters() if one.ndim == 2 and ".blocks." in name]
     chosen = {id(one) for one in inside}
     rest = [one for one in network.parameters() if id(one) not in chosen]
@@ -239,6 +239,6 @@ def optimizers(network: Any, settings: Pretraining) -> list[Any]:
             )
         ]
     return [
-        torch.optim.Muon(inside, lr=settings.lr, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"),
+        Muon(inside, lr=settings.lr, weight_decay=settings.weight_decay, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(rest, lr=settings.lr, betas=(0.9, 0.98), weight_decay=settings.weight_decay, fused=fused),
     ]
