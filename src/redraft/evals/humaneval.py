@@ -2,7 +2,8 @@
 
 Asked as lm-evaluation-harness's `humaneval` asks: the prompt is the beginning of the file. A response may go on from
 there, write the function again, or put it into a fence with words round it. Helpers that a prompt defines and a test
-uses (HumanEval 32, 38, 50) are taken from the prompt itself, so that no program can redefine what measures it.
+uses (HumanEval 32, 38, 50) are taken from the prompt itself, so that no program can redefine what measures it; the
+function asked for is not, for the test of HumanEval 33 calls it by its name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def grade(response: str, problem: Row, **limits: Any) -> Grade:
         return Grade("no_code")
     outcome = sandbox.run(
         problem["prompt"] + code,
-        tests=f"{problem['prompt']}    pass\n\n{problem['test']}",
+        tests=f"{problem['prompt']}    pass\n\ndel {problem['entry_point']}\n\n{problem['test']}",
         entry_point=problem["entry_point"],
         **limits,
     )

@@ -62,7 +62,8 @@ SAME = {  # other spellings of a sign
     **dict.fromkeys((r"\dots", r"\cdots", r"\ldots", "…"), r"\ldots"),
     **dict.fromkeys((r"\wedge", r"\land", r"\lor", r"\vee", ";"), ","),
     **dict.fromkeys((r"\mathbb{R}", r"\mathbb R", "ℝ"), r"\reals"),
-    "$": r"\$", "±": r"\pm", "∓": r"\mp", "∪": r"\cup", "∈": r"\in", "√": r"\surd", "∞": r"\infty", "π": r"\pi", "θ": r"\theta", "%": r"\%",
+    "$": r"\$", "±": r"\pm", "∓": r"\mp", "∪": r"\cup", "∈": r"\in", "√": r"\surd", "∞": r"\infty", "π": r"\pi",
+    "θ": r"\theta", "%": r"\%",
     r"\lt": "<", r"\gt": ">", "**": "^", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[", r"\rbrack": "]",
 }  # fmt: skip
 RAISED = {"²": "2", "³": "3"}
