@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from redraft.evals.rows import Row
+from redraft.page import harmless
 
 # Told apart by people who see colours otherwise too (after Okabe and Ito), and by shape; then shapes begin anew.
 COLOURS = ("#0072b2", "#d55e00", "#008a64", "#b5478d", "#7d6a00", "#3a3a3a", "#6f4fc4", "#c2272d", "#2f8f9d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 WIDTH, HEIGHT, DPI = 4.7, 3.5, 160  # inches of a panel
+LONGEST = 60  # letters of its title
 
 
 def look(number: int) -> dict[str, Any]:
@@ -33,10 +35,10 @@ def panels(rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
     return [[(task, adapter) for adapter in adapters] for task in tasks]
 
 
-def limits(rows: Sequence[Row]) -> tuple[float, float]:
+def limits(rows: Sequence[Row]) -> tuple[int, int]:
     """Of the accuracies in per cent, room for their intervals, in steps of five."""
     low, high = min(row.interval[0] for row in rows), max(row.interval[1] for row in rows)
-    return max(0.0, math.floor(20 * low - 0.2) * 5), min(100.0, math.ceil(20 * high + 0.2) * 5)
+    return max(0, math.floor(20 * low - 0.2) * 5), min(100, math.ceil(20 * high + 0.2) * 5)
 
 
 def png(rows: Sequence[Row], protocols: dict[str, Any], model: str) -> bytes:
@@ -45,7 +47,7 @@ def png(rows: Sequence[Row], protocols: dict[str, Any], model: str) -> bytes:
     from matplotlib.figure import Figure
 
     grid, names = panels(rows), list(dict.fromkeys(row.series for row in rows))
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):
+    with matplotlib.rc_context(matplotlib.rcParamsDefault | {"text.parse_math": False}):  # names may hold dollars
         columns = min(len(names), max(2, int(WIDTH * len(grid[0]) / 1.9)))
         below = 0.22 * math.ceil(len(names) / columns) + 0.15
         size = (WIDTH * len(grid[0]), HEIGHT * len(grid) + below + 0.5)
@@ -58,7 +60,7 @@ def png(rows: Sequence[Row], protocols: dict[str, Any], model: str) -> bytes:
                 if place < len(line):
                     _panel(axis, *line[place], rows, protocols, names, first=place == 0)
         picture.suptitle(
-            f"Accuracy against calls, {model}",
+            harmless(f"Accuracy against calls, {model}"),
             x=0.12 / size[0],
             y=1 - 0.12 / size[1],
             ha="left",
@@ -121,7 +123,9 @@ def _panel(
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_ylim(*limits(alike))
-    axis.set_title(f"{task}, {_adapter(adapter)}, {protocols[task]['items']:,} items", fontsize=10.5, loc="left")
+    axis.set_title(
+        _short(f"{task}, {_adapter(adapter)}, {protocols[task]['items']:,} items"), fontsize=10.5, loc="left"
+    )
     axis.set_xlabel("calls of the model for an item", fontsize=9)
     if first:
         axis.set_ylabel("right, % (Wilson 95 %)", fontsize=9)
@@ -134,3 +138,9 @@ def _panel(
 
 def _adapter(name: str) -> str:
     return "no adapter" if name == "none" else name
+
+
+def _short(title: str) -> str:
+    """A title that fits over its panel: of a long path, the end tells more."""
+    title = harmless(title)
+    return title if len(title) <= LONGEST else f"{title[: LONGEST // 4]} … {title[-LONGEST * 3 // 4 :]}"
