@@ -1,0 +1,40 @@
+"""docs/samplers.md tells of every sampler what the sampler says of itself."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import redraft.samplers  # registers them
+from redraft.decoding import SAMPLERS
+
+DOCS = Path(__file__).parents[1] / "docs"
+PARTS = re.split(r"^### `(\w+)`\n", (DOCS / "samplers.md").read_text().split("## Not built")[0], flags=re.M)
+PARAGRAPHS = dict(zip(PARTS[1::2], PARTS[2::2], strict=True))
+OURS = [name for name in SAMPLERS if SAMPLERS.classes[name].__module__.startswith(f"{redraft.samplers.__name__}.")]
+
+
+def test_it_has_every_sampler_and_no_other():
+    assert sorted(PARAGRAPHS) == sorted(OURS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_paragraph_agrees_with_its_sampler(name):
+    cls, text = SAMPLERS.classes[name], " ".join(PARAGRAPHS[name].split())
+    assert text.startswith("*Experimental.*") == cls.experimental
+    for source in re.findall(r"arXiv \d+\.\d+|\w+ @ [0-9a-f]{7}", f"{cls.citation}; {cls.provenance}"):
+        assert source in text or name == "adaptive"  # which cites what it builds upon
+    assert ("Inferred" in text) == ("inferred" in cls.provenance)
+    for option in re.findall(r"`(\w+)=", text):
+        assert option in cls.__dataclass_fields__
+
+
+def test_what_is_not_built_is_named_with_the_reason():
+    text = (DOCS / "samplers.md").read_text().split("## Not built")[1]
+    assert "**STaRR**" in text
+    assert "Neither formulas nor code were found" in " ".join(text.split())
+    assert "starr" not in SAMPLERS
+
+
+def test_the_glossary_leads_to_it():
+    assert "(samplers.md)" in (DOCS / "glossary.md").read_text()
