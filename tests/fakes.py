@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,11 +26,22 @@ READING = Reading(eos_ids=EOS)
 NO_EOS = replace(READING, eos="none")
 
 
-def scramble(x: Tensor) -> Tensor:
-    """Spread int64 values over all 64 bits; products wrap."""
-    for shift in (32, 29, 31):
-        x = (x ^ ((x >> shift) & ((1 << (64 - shift)) - 1))) * 0x2545F4914F6CDD1D
-    return x ^ (x >> 33)
+FACTOR, SHIFTS = np.uint64(0x2545F4914F6CDD1D), [np.uint64(shift) for shift in (32, 29, 31)]
+
+
+def scramble(x: np.ndarray) -> np.ndarray:
+    """Spread uint64 values over all 64 bits; products wrap. numpy's, for it is quick with little arrays."""
+    for shift in SHIFTS:
+        x = (x ^ (x >> shift)) * FACTOR
+    x = x.view(np.int64)
+    return (x ^ (x >> 33)).view(np.uint64)
+
+
+def words(x: Tensor | np.ndarray) -> np.ndarray:
+    return np.asarray(x).view(np.uint64)
+
+
+TOKENS = scramble(np.arange(1, VOCABULARY + 1, dtype=np.uint64))
 
 
 @dataclass(frozen=True)
@@ -44,24 +56,28 @@ class Chaos:
 
     def __call__(self, tokens, *, attend=None, positions=None, columns=slice(None), soft=None):
         rows, width = tokens.shape
-        positions = torch.arange(width).expand(rows, width) if positions is None else positions
-        sound = scramble(scramble(tokens * 1009 + positions) + self.seed)
+        seed, places = np.uint64(self.seed), words(np.arange(width) if positions is None else positions)
+        sound = np.broadcast_to(scramble(scramble(words(tokens) * np.uint64(1009) + places) + seed), (rows, width))
         if soft is not None:  # a mixture sounds like none of its parts, but one of a single part like that part
             ids, weights = soft[:2]
-            parts = scramble(scramble(ids * 1009 + positions[:, columns, None]) + self.seed)
-            shares = (weights.double() * 2**20).round().long()
-            mixed = torch.where(weights == 1, parts, parts * shares).sum(-1)
-            sound = sound.clone()
-            sound[:, columns] = mixed
-        attend = torch.ones_like(tokens, dtype=torch.bool) if attend is None else attend
-        attend = attend[:, None, :] if attend.ndim == 2 else attend
-        heard = torch.where(attend, sound[:, None, :], 0).sum(-1)
-        state = scramble(positions * 65537 + self.seed + (0 if self.deaf else heard))
-        bits = scramble(state[:, columns, None] + scramble(torch.arange(VOCABULARY) + 1))
-        logits = self.spread * ((bits >> 11).double() / 2**53 + 0.5)
+            where = np.broadcast_to(places, (rows, width))[:, columns, None]
+            parts = scramble(scramble(words(ids) * np.uint64(1009) + where) + seed)
+            shares = words((weights.double() * 2**20).round().long())
+            sound = sound.copy()
+            sound[:, columns] = np.where(weights == 1, parts, parts * shares).sum(-1)
+        if attend is None:
+            heard = sound.sum(-1, keepdims=True)
+        else:
+            attend = attend[:, None, :] if attend.ndim == 2 else attend
+            heard = np.where(attend, sound[:, None, :], np.uint64(0)).sum(-1)
+        state = scramble(places * np.uint64(65537) + seed + (np.uint64(0) if self.deaf else heard))
+        bits = scramble(np.broadcast_to(state, (rows, width))[:, columns, None] + TOKENS)
+        logits = torch.from_numpy(self.spread * ((bits.view(np.int64) >> 11) / 2**53 + 0.5))
         logits[..., list(EOS)] += self.eos
-        here = tokens[:, columns, None]
-        return logits + self.preserve * ((torch.arange(VOCABULARY) == here) & (here != MASK))
+        if self.preserve:
+            here = tokens[:, columns, None]
+            logits += self.preserve * ((torch.arange(VOCABULARY) == here) & (here != MASK))
+        return logits
 
 
 @dataclass
