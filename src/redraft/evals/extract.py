@@ -6,14 +6,17 @@ import re
 
 ENDS = re.compile(r"<\|(?:endoftext|eot_id|im_end|end_of_text)\|>|</s>")
 SPECIAL = re.compile(r"<\|[A-Za-z0-9_]{1,40}\|>|<s>|\[MASK\]")
-FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*)[^\n]*(?:\n|\Z)", re.M)
+FENCE = re.compile(r"^(?P<margin>[ \t]*)(?:```|~~~)[ \t]*(?P<language>[\w+#.-]*)[^\n]*(?:\n|\Z)", re.M)
 PYTHON = frozenset({"", "py", "python", "python2", "python3"})
 # What a line at the margin of a program begins with. What else stands there is prose.
 CODE = re.compile(
     r"(?:async\s+def|def|class|import|from|if|elif|else|for|while|try|except|finally|with|return|global|raise|pass)\b"
     r"|[@#)\]}]|\"\"\"|'''|[A-Za-z_][\w.\[\], ]*\s*(?:[-+*/%]?=[^=]|:\s*\w+\s*=)"
+    r"|[A-Za-z_][\w.]*\((?:.*[)\]}(\[{,\\])?\s*(?:#.*)?\Z"  # a call, and nothing behind it
 )
-BEGINS = re.compile(r"^(?:(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|import\s+\w|from\s+\S+\s+import\b|@\w)", re.M)
+BEGINS = re.compile(
+    r"^(?:(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|import\s+\w|from\s+\S+\s+import\b|@\w|\w+ *= *lambda\b)", re.M
+)
 QUOTED = re.compile(r"(\"\"\"|''').*?(?:\1|\Z)", re.S)
 
 
@@ -29,13 +32,14 @@ def fenced(text: str) -> list[str]:
     blocks = []
     while marks:
         opened = marks.pop(0)
-        closed = next((mark for mark in marks if not mark[1]), None)  # a closing fence names no language
+        closed = next((mark for mark in marks if not mark["language"]), None)  # a closing fence names no language
         if closed is not None:
             del marks[: marks.index(closed) + 1]
         else:
             marks.clear()
-        if opened[1].lower() in PYTHON:
-            blocks.append(text[opened.end() : closed.start() if closed else len(text)])
+        if opened["language"].lower() in PYTHON:
+            block = text[opened.end() : closed.start() if closed else len(text)]
+            blocks.append(re.sub(f"^{opened['margin']}", "", block, flags=re.M))  # a block within a list
     return blocks
 
 

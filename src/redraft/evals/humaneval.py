@@ -36,7 +36,8 @@ def grade(response: str, problem: Row, **limits: Any) -> Grade:
 def completion(text: str, name: str) -> str | None:
     """What is to stand behind the prompt: a body, or the whole function once more."""
     first_line = next((line for line in text.split("\n") if line.strip()), "")
-    if first_line[:1].isspace() or not (extract.FENCE.search(text) or extract.defines(text, name)):
+    begun = first_line[:1].isspace() and not extract.FENCE.match(first_line)
+    if begun or not (extract.FENCE.search(text) or extract.defines(text, name)):
         return _body(text)
     code = extract.program(text, name)
     if code is None or code.lstrip("\n")[:1].isspace():
