@@ -28,7 +28,7 @@ ALLOW_WEAK = "REDRAFT_ALLOW_WEAK_SANDBOX"  # in the environment, for processes t
 SIGXCPU = 24  # which Windows has no name for
 OUT_OF_TIME = (-SIGXCPU, 128 + SIGXCPU)  # exit statuses; the second as bubblewrap has it
 LEAST_MEMORY = 64  # MiB; Python itself takes half of that
-GLANCE = 0.2  # seconds between two looks at what a program has written
+GLANCE = 0.1  # seconds between two looks at what a program has taken
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def run(
     tests: Python that uses what the program defines; if it defines `check`, that is called with the program's
     `entry_point`. Without tests the program is split where its own begin; without any it passes by reaching its end.
     timeout: seconds for both together, waiting for a processor not counted. memory_mb: address space of each.
-    allow_weak: run it even where the system gives no more than resource limits.
+    allow_weak: run it even where the system leaves it ways out.
     """
     if os.name != "posix":
         raise ValueError("generated code is run on Linux and macOS only: nothing here would hold it")
@@ -124,10 +124,7 @@ def _run(job: Job, held: Tier) -> Outcome:
         begun = time.monotonic()
         found = _heard(reader, job.timeout, worker, driver)
         seconds = time.monotonic() - begun
-        spilled = worker.spilled()
         exhausted = {*OUT_OF_TIME} & {worker.end(), driver.end()}
-    if spilled:
-        return Outcome("killed", "it wrote more than it may", seconds, str(held))
     if found is None or (exhausted and (not found or found[0] == "killed")):
         return Outcome("timeout", f"{job.timeout:g} seconds were not enough", seconds, str(held))
     if len(found) != 2 or found[0] not in VERDICTS:
@@ -136,12 +133,13 @@ def _run(job: Job, held: Tier) -> Outcome:
 
 
 def _heard(reader: Reader, timeout: float, worker: Child, driver: Child) -> list[str] | None:
-    """What the driver says: nothing if it is gone, None if it takes too long or if there is no use in waiting."""
+    """What the driver says, nothing if it is gone, None if it takes too long; unless the program takes too much."""
     begun, allowed = time.monotonic(), timeout
     while True:
-        left = begun + allowed - time.monotonic()
-        found = reader.line(min(left, GLANCE) if worker.on_disk else left)
-        if found is not None or worker.spilled():
+        found = reader.line(min(begun + allowed - time.monotonic(), GLANCE))
+        if excess := worker.excess():
+            return ["killed", excess]
+        if found is not None:
             return found
         if begun + allowed <= time.monotonic():
             longer = timeout + min(timeout, _starved(worker) + _starved(driver))
@@ -153,9 +151,9 @@ def _heard(reader: Reader, timeout: float, worker: Child, driver: Child) -> list
 def _starved(child: Child) -> float:
     """Seconds that a process waited for a processor because others had them: a loaded machine fails no program."""
     waited = 0
-    for path in Path(f"/proc/{child.pid}/task").glob("*/schedstat"):
+    for task in child.tasks():
         with suppress(OSError, IndexError):  # threads end while one reads
-            waited += int(path.read_text().split()[1])
+            waited += int(Path(task, "schedstat").read_text().split()[1])
     return waited / 1e9
 
 

@@ -33,6 +33,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 BUBBLE = ("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL")
 SCRATCH_SIZE = 64 * 2**20  # as inside.confine has it
 SCRATCH_FILES = 4096
+MOST_THREADS = 1024  # the kernel would let a program of root's have as many as the machine can have
 CHANNELS = ("line", "verdicts")  # what a process may be given to talk through
 FLAGS = ("-s", "-P", "-S", "-B")  # no packages of the user's, nothing of the working directory, no site, no bytecode
 # Sets have the same order every time, so that verdicts are the same again.
@@ -147,10 +148,23 @@ class Child:
                 return int(found[1])
         return self.process.pid
 
-    def spilled(self) -> bool:
-        """Whether it wrote more into its scratch folder than that may hold, where no file system says so."""
-        if not self.on_disk:
-            return False
+    def tasks(self) -> list[str]:
+        """Its threads, as folders in /proc. bubblewrap's first process is not Python yet: that is a child of its."""
+        pids, found = [str(self.pid)], []
+        with suppress(OSError):
+            pids += Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split() if self.told else []
+        for pid in pids:
+            with suppress(OSError):
+                found += [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
+        return found
+
+    def excess(self) -> str:
+        """What it has too much of, where the kernel does not see to it."""
+        if len(self.tasks()) > MOST_THREADS:
+            return "it started more threads than it may"
+        return "it wrote more than it may" if self.on_disk and self._spilled() else ""
+
+    def _spilled(self) -> bool:
         size = files = 0
         for folder, _, names in os.walk(self.scratch):
             for name in (".", *names):

@@ -20,6 +20,8 @@ COMPUTING_MODULES = frozenset({
     "math", "cmath", "itertools", "collections", "heapq", "bisect", "datetime", "decimal", "fractions", "re",
     "statistics",
 })  # fmt: skip
+# They change how numbers compare: an answer that is wrong by less than 1 is right to no digits.
+CONTEXTS = frozenset({"getcontext", "setcontext", "localcontext", "Context", "DefaultContext", "BasicContext"})
 
 
 def imports(body: list[ast.stmt]) -> dict[str, tuple[str, str]]:
@@ -54,7 +56,8 @@ def fetch(home: str, name: str, *, computing: bool) -> Any:
     module = importlib.import_module(home)
     if not computing:
         return getattr(module, name) if name else module
-    held = {key: getattr(module, key) for key in _public(home) if _is_of(home, getattr(module, key))}
+    names = set(_public(home)) - CONTEXTS
+    held = {key: getattr(module, key) for key in names if _is_of(home, getattr(module, key))}
     return held[name] if name else types.SimpleNamespace(**held)
 
 

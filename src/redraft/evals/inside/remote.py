@@ -1,7 +1,8 @@
 """An object of the other process, and what may be done with it from here.
 
 Of one object anything may be asked that does not tell it what the tests expect: its answers are data. So a Remote
-equals, exceeds or adds to nothing but another Remote, when both are the program's own.
+equals, exceeds or adds to nothing but another Remote, when both are the program's own. And as long as nothing is done
+with the program, a Remote stays the same number: HumanEval 32 puts what it gets into a polynomial, power by power.
 """
 
 from __future__ import annotations
@@ -29,10 +30,7 @@ class Remote:
         do("setattr", self, name, value)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        try:
-            return do("call", self, *arguments, **named)
-        except StopIteration as stopped:  # would quietly end a loop of the tests
-            raise RuntimeError("the program raised StopIteration") from stopped
+        return do("call", self, *arguments, **named)
 
     def __hash__(self) -> int:
         return id(self)
@@ -54,13 +52,24 @@ class Remote:
 
 
 def do(operation: str, remote: Remote, *arguments: Any, **named: Any) -> Any:
-    return object.__getattribute__(remote, "_peer").ask(operation, remote, *arguments, **named)
+    peer, number = parts_of(remote)
+    try:
+        if operation not in CONVERSIONS:
+            return peer.ask(operation, remote, *arguments, **named)
+        if (operation, number) not in peer.converted:
+            peer.converted[operation, number] = peer.ask(operation, remote)
+        return peer.converted[operation, number]
+    except StopIteration as stopped:
+        if operation == "next":
+            raise
+        raise RuntimeError("the program raised StopIteration") from stopped  # would quietly end a loop of the tests
 
 
 def parts_of(remote: Remote) -> tuple[Any, int]:
     return object.__getattribute__(remote, "_peer"), object.__getattribute__(remote, "_number")
 
 
+CONVERSIONS = ("int", "float", "index")
 ALONE = (
     "next",
     "len",

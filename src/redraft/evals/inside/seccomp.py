@@ -49,11 +49,12 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "lremovexattr": (198, 15), "fremovexattr": (199, 16),
 }  # fmt: skip
 
-# These say that they succeeded and do nothing: shutil and tempfile call them on the program's own files.
+# These say that they succeeded and do nothing: shutil and tempfile call them on the program's own files. And whoever
+# waits for the disks makes all others wait.
 PRETENDED: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "chown": (92, None), "fchown": (93, 55),
     "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
-    "futimesat": (261, None), "utimensat": (280, 88),
+    "futimesat": (261, None), "utimensat": (280, 88), "sync": (162, 81), "syncfs": (306, 267),
 }  # fmt: skip
 
 CLONE_THREAD = 0x10000

@@ -54,6 +54,7 @@ class Values:
         self.trusts = trusts  # what the other side may name of the standard library
         self.mine: dict[int, Any] = {}  # what the other side may name
         self.theirs: dict[int, Any] = {}  # one Remote for each of its objects, so that identity is kept
+        self.converted: dict[tuple[str, int], Any] = {}  # what its objects are as numbers, until more is asked of them
 
     def encode(self, value: Any, depth: int = 0) -> Any:
         kind = type(value)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .remote import CONVERSIONS
 from .values import CHANGEABLE, LARGEST, Values
 
 
@@ -67,6 +68,8 @@ class Peer(Values):
 
     def ask(self, operation: str, *arguments: Any, **named: Any) -> Any:
         """What the other side makes of it: a value, or an exception raised here."""
+        if operation not in CONVERSIONS:
+            self.converted.clear()
         number = secrets.token_hex(8)
         self.send(["ask", number, operation, self.encode(list(arguments)), self.encode(named)])
         while (message := self.receive())[0] == "ask":
@@ -77,7 +80,7 @@ class Peer(Values):
                 raise self.ended("an answer to another question")
             value = self.raised(value) if kind == "raise" else self.decode(value)
             for place, now in changed:
-                update(arguments[place], self.decode(now))
+                update(arguments[place] if isinstance(place, int) else named[place], self.decode(now))
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError, OverflowError) as wrong:
             raise self.ended(f"an answer that is none: {wrong}") from None
         if kind == "raise":
@@ -88,11 +91,12 @@ class Peer(Values):
         """Answer one question."""
         _, number, operation, given, named = message
         given, named = self.decode(given), self.decode(named)
-        before = [json.dumps(self.encode(each)) if isinstance(each, CHANGEABLE) else "" for each in given]
+        held = {place: each for place, each in (*enumerate(given), *named.items()) if isinstance(each, CHANGEABLE)}
+        before = {place: json.dumps(self.encode(each)) for place, each in held.items()}
         try:
             value = self.encode(self.operations[operation](*given, **named))
-            changed = [[place, self.encode(each)] for place, each in enumerate(given) if before[place]]
-            changed = [each for each in changed if json.dumps(each[1]) != before[each[0]]]
+            now = {place: self.encode(each) for place, each in held.items()}
+            changed = [[place, each] for place, each in now.items() if json.dumps(each) != before[place]]
             self.send(["is", number, value, changed])
         except Ended:
             raise

@@ -15,23 +15,23 @@ from .wire import Ended, Peer
 UNCOMPILABLE = (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError, UnicodeError)
 
 
-class Uncompilable(Exception):
-    """The program is not Python."""
-
-
 def main(line: int, terms: Terms, packages: list[str]) -> None:
     sys.path.extend(packages)
-    module = types.ModuleType("solution")
+    module, compiled = types.ModuleType("solution"), []
     peer = Peer(line, {})
 
-    def load(source: str, name: str) -> None:
+    def compiles(source: str) -> str:
+        """What is wrong with a program that is not Python. Nothing of it has run by then, so this is believed."""
         try:
-            code = compile(source, "<program>", "exec", dont_inherit=True)
+            compiled.append(compile(source, "<program>", "exec", dont_inherit=True))
         except UNCOMPILABLE as wrong:
-            raise Uncompilable(f"{type(wrong).__name__}: {wrong}") from None
+            return f"{type(wrong).__name__}: {wrong}"
+        return ""
+
+    def load(name: str) -> None:
         module.__name__ = name
         sys.modules[name] = module
-        exec(code, module.__dict__)
+        exec(compiled.pop(), module.__dict__)
 
     def look_up(name: str) -> Any:
         try:
@@ -39,7 +39,7 @@ def main(line: int, terms: Terms, packages: list[str]) -> None:
         except KeyError:
             raise NameError(f"name {name!r} is not defined") from None
 
-    peer.operations = {**OPERATIONS, "load": load, "look up": look_up, "alive": lambda: None}
+    peer.operations = {**OPERATIONS, "compile": compiles, "load": load, "look up": look_up, "alive": lambda: None}
     confine(terms)
     os.environ.clear()
     random.seed(0)
