@@ -18,7 +18,8 @@ VERSION = 1
 INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
 TAGGED = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.S | re.I)
-FINAL = re.compile(r"answer\s*+(?:is\b|:)[\s:]*+(.+)", re.I)
+FINAL = re.compile(r"answer\s*+(?:is\b|:)[\s:]*+(?:(?:therefore|thus|then|simply)\b[\s,:]*+)?(?=\S)", re.I)
+OVER = re.compile(r"\.(?:\s|$)|,? (?:since|because|as|which|where) ")  # "the answer is 5, since 2 + 3 = 5."
 DISPLAYED = re.compile(
     r"(?<!\\)\$\$?((?:[^$\\]|\\.)+)\$\$?"
     r"|\\\(((?:(?!(?<!\\)\\[()]).)+)\\\)"  # nothing is opened twice: the search stays linear
@@ -42,8 +43,11 @@ def answer(text: str) -> str | None:
         return boxed(text)
     if tagged := TAGGED.findall(text):
         return boxed(tagged[-1]) or _meant(tagged[-1])
-    if final := FINAL.findall(text):
-        line = re.split(r"\.(?:\s|$)", final[-1])[0]
+    if final := list(FINAL.finditer(text)):
+        rest = text[final[-1].end() :]
+        if shown := DISPLAYED.match(rest):  # on lines of its own, as \[ is
+            return _meant("".join(shown.groups("")))
+        line = OVER.split(rest.partition("\n")[0])[0]
         return _displayed(line) or _meant(line)
     if found := _displayed(text):
         return found
