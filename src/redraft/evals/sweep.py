@@ -70,7 +70,9 @@ class Combination:
 def file_name(text: str) -> str:
     """A name for a folder that tells texts apart: a short hash stands for what no folder should be called."""
     plain = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.") or "-"
-    return plain if plain == text else f"{plain[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return (
+        plain if plain == text and len(plain) <= 60 else f"{plain[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    )
 
 
 def combine(
