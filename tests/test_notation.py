@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import redraft.samplers
 from redraft.decoding import SAMPLERS, Registry, spell
-from redraft.decoding.notation import check_options, option_types
+from redraft.decoding.notation import check_options, listed, option_types
 
 THINGS: Registry = Registry("thing")
 
@@ -141,3 +141,52 @@ def test_names_are_taken_once():
             registry.register(Thing, name="one")
     finally:
         Thing.name = "thing"
+
+
+# --- lists ---
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a", ["a"]),
+        ("a,b;c", ["a", "b", "c"]),
+        (" a ; b , c ", ["a", "b", "c"]),
+        ("a;b;", ["a", "b"]),
+        ("unmask;d3im(t2t=False, t2m=False),x", ["unmask", "d3im(t2t=False, t2m=False)", "x"]),
+        ("x(a=(1, 2), b='c,;d)')", ["x(a=(1, 2), b='c,;d)')"]),
+        (r"""x(a='\'",;'),y""", [r"""x(a='\'",;')""", "y"]),
+        ("./a.py:mine(k=3);./b.py:mine", ["./a.py:mine(k=3)", "./b.py:mine"]),
+    ],
+)
+def test_lists_are_cut_outside_of_brackets_and_quotes(text, parts):
+    assert listed(text) == parts
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", "a,,b", ";a", "a;;"])
+def test_empty_parts_are_refused(text):
+    with pytest.raises(ValueError, match="one of its parts is empty"):
+        listed(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a(b", "a bracket is not closed"),
+        ("a)b", "a bracket is not opened"),
+        ("a)(b", "a bracket is not opened"),
+        ("a(b))", "a bracket is not opened"),
+        ("x='y", "a quote is not closed"),
+        (r"x='y\'", "a quote is not closed"),
+    ],
+)
+def test_what_is_not_closed_is_refused(text, said):
+    with pytest.raises(ValueError, match=said):
+        listed(text)
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional=OPTIONS), min_size=1, max_size=4), st.sampled_from([",", "; "]))
+def test_what_is_spelt_can_be_listed(options, between):
+    things = [Thing(**given) for given in options]
+    parts = listed(between.join(map(spell, things)))
+    assert [THINGS.parse(part) for part in parts] == things

@@ -143,6 +143,19 @@ def test_a_file_brings_back_everything(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
 
 
+def test_texts_of_every_token_go_along(tmp_path):
+    trajectory = recorded({"model": "small"})[1]
+    assert trajectory.texts is None
+    spelled = trajectory.with_texts(lambda ids: [f" {token}\u2028" for token in ids])
+    assert spelled.texts == {int(token): f" {token}\u2028" for token in np.unique(trajectory.tokens)}
+    assert MASK in spelled.texts
+    assert trajectory.texts is None, "the other one is as it was"
+    spelled.save(tmp_path / "run.npz")
+    again = Trajectory.load(tmp_path / "run.npz")
+    assert again.texts == spelled.texts
+    assert again.about["model"] == "small"
+
+
 def test_a_file_holds_no_pickle(tmp_path):
     recorded()[1].save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz", allow_pickle=False) as file:

@@ -10,6 +10,7 @@ import ast
 import difflib
 import keyword
 import math
+import re
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from functools import cache
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
+LETTERS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|.""", re.DOTALL)  # strings whole, all else one by one
 Number = float | int  # an option's type where 0 may be written for 0.0
 
 
@@ -98,28 +100,25 @@ def _bare_word(word: str) -> Any:
 
 def listed(text: str) -> list[str]:
     """The parts of `a;b(c=1, d=2), e`: split at semicolons and at commas, but not within brackets or quotes."""
-    found, depth, quote = [""], 0, ""
-    for letter in text:
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter in ",;" and depth <= 0:
-            found.append("")
-            continue
-        found[-1] += letter
-    if quote or depth:
-        raise ValueError(
-            f"cannot read the list {text!r}: a {'quote' if quote else 'bracket'} is not closed or not opened"
-        )
-    parts = [part.strip() for part in found]
-    if not all(parts[:-1]) or parts == [""]:
+    parts, depth, open_quote = [""], 0, False
+    for piece in LETTERS.findall(text):
+        depth += (piece in "([{") - (piece in ")]}")
+        open_quote |= piece in ("'", '"')
+        if depth < 0 or open_quote:
+            break
+        if piece in ",;" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    if depth or open_quote:
+        what = "quote is not closed" if open_quote else f"bracket is not {'closed' if depth > 0 else 'opened'}"
+        raise ValueError(f"cannot read the list {text!r}: a {what}")
+    parts = [part.strip() for part in parts]
+    if parts[-1] == "" and len(parts) > 1:  # one at the end does no harm
+        parts.pop()
+    if not all(parts):
         raise ValueError(f"cannot read the list {text!r}: one of its parts is empty")
-    return parts if parts[-1] else parts[:-1]
+    return parts
 
 
 def spell(thing: Any) -> str:
