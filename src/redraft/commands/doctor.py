@@ -40,7 +40,7 @@ def doctor(
 ) -> None:
     """Check versions, devices, arithmetic, determinism and a model's ids; exit 1 on trouble."""
     findings: list[Finding] = []
-    checks = {"versions": versions, "known bad": known_bad, "devices": devices, "dtypes": dtypes}
+    checks = {"versions": versions, "known bad": known_bad, "devices": devices, "dtypes": dtypes, "sandbox": sandbox}
     for subject, check in {**checks, "determinism": determinism, model: lambda: model_ids(model)}.items():
         for finding in _caught(subject, check):
             findings.append(finding)
@@ -122,6 +122,13 @@ def dtypes() -> Iterator[Finding]:
             yield Finding(name, not needed, f"not on {device}: {str(refused).splitlines()[0]}")
             continue
         yield Finding(name, right, f"works on {device}" if right else f"wrong products on {device}")
+
+
+def sandbox() -> Iterator[Finding]:
+    """What holds the programs that a model writes. A weak one is no fault: it is not used unless that is asked for."""
+    from redraft.evals import sandbox
+
+    yield Finding("sandbox", True, str(sandbox.tier()))
 
 
 def determinism() -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from redraft.evals.sandbox_processes import BUBBLEWRAP, PATIENCE, Child, Reader,
 @cache
 def tier() -> Tier:
     """What this system gives, found by trying: the layers that hold, and whether they hold what they should."""
+    if os.name != "posix":
+        raise ValueError("generated code is run on Linux and macOS only: nothing here would hold it")
     layers = ["landlock", "seccomp"] if sys.platform == "linux" else []
     if sys.platform == "linux":
         layers.insert(0, BUBBLEWRAP if shutil.which("bwrap") else "namespaces")

@@ -34,6 +34,7 @@ class Terms(TypedDict):
     readable: list[str]
     seconds: int  # of processor time
     memory_mb: int
+    parent: int | None  # whose end is the process's own; not seen from inside bubblewrap, which sees to it itself
 
 
 class Refused(OSError):
@@ -48,7 +49,7 @@ def confine(terms: Terms) -> None:
             _leave_namespaces(terms["scratch"])
     with _layer("landlock", terms) as wanted:
         if sys.platform == "linux":
-            _drop_privileges()
+            _drop_privileges(terms["parent"])
         if wanted:
             landlock.restrict([*terms["readable"], *SOURCES], DEVICES, [terms["scratch"]])
     _limit(terms["seconds"], terms["memory_mb"])
@@ -77,13 +78,15 @@ def _leave_namespaces(scratch: str) -> None:
     os.chdir(scratch)
 
 
-def _drop_privileges() -> None:
+def _drop_privileges(parent: int | None) -> None:
     """Root without capabilities is nobody in particular; nothing can be gained again; and it dies with its parent."""
     header = struct.pack("=Ii", CAPABILITIES_3, 0)
     capset(header, bytes(24))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if parent not in (None, os.getppid()):  # it ended before it could be told
+        os._exit(1)
 
 
 def _limit(seconds: int, memory_mb: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from .imported import MODULES, fetch
 from .joined import INSPECTING, SAFE
 from .remote import OPERATIONS
+from .values import CHANGEABLE
 from .wire import Peer
 
 
@@ -64,7 +65,9 @@ class Names(dict[str, Any]):
         return done
 
     def is_own(self, value: Any) -> bool:
-        """Functions, classes and objects of classes that the tests define."""
+        """Functions, classes and objects of classes that the tests define, and what fills a list of theirs."""
+        if isinstance(value, types.BuiltinMethodType) and type(value.__self__) in CHANGEABLE:
+            return True
         function = value.__func__ if isinstance(value, types.MethodType) else value
         if isinstance(function, types.FunctionType):
             return function.__globals__ is self

@@ -34,6 +34,7 @@ SPELT = {("decimal", "Decimal"), ("fractions", "Fraction")}  # equal to what the
 DATED = {("datetime", "date"), ("datetime", "time"), ("datetime", "datetime")}
 BASES = (bool, int, float, complex, str, bytes, bytearray, tuple, frozenset, list, set, dict, deque)
 CHANGEABLE = (list, dict, set, bytearray, deque)
+NAMED = (types.ModuleType, types.BuiltinFunctionType, types.FunctionType, types.MethodDescriptorType, type)
 NUMPY_SCALARS = ("bool", "bool_", "int", "uint", "float", "complex", "str_", "bytes_")
 
 
@@ -96,7 +97,7 @@ class Values:
             return ["timedelta", value.days, value.seconds, value.microseconds]
         if origin[0] == "numpy" and origin[1].rstrip("0123456789") in NUMPY_SCALARS:
             return self.encode(value.item(), depth)
-        if isinstance(value, types.ModuleType | types.BuiltinFunctionType | types.FunctionType | type):
+        if isinstance(value, NAMED):
             return self.named(value) or self.handle(value)
         for base in BASES:
             if isinstance(value, base) and not (base in CHANGEABLE and has_methods(kind)):
@@ -108,7 +109,8 @@ class Values:
         if isinstance(value, types.ModuleType):
             home, name = value.__name__, ""
         else:
-            home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+            home = getattr(getattr(value, "__objclass__", value), "__module__", None)  # of str.upper, that of str
+            name = getattr(value, "__qualname__", "")
         if not isinstance(home, str) or home.split(".")[0] not in sys.stdlib_module_names or home == "__main__":
             return None
         self.mine[id(value)] = value
