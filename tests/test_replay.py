@@ -24,7 +24,7 @@ def pieces(ids):
 
 def recorded(sampler="d3im", *, rank="probability", model="small", length=8, **about) -> Trajectory:
     reading = Reading(eos_ids=EOS, rank=rank)
-    steps = walk(Chaos(), fresh(length, [[1], [2, 3], [4]]), parse(sampler), steps=4, block=4, reading=reading)
+    steps = walk(Chaos(), fresh(length, [[1], [2, 3], [4]]), parse(sampler), steps=8, block=4, reading=reading)
     told = {"model": model, "sampler": sampler, "rank": rank, "prompts": PROMPTS, **about}
     return Trajectory.of(steps, eos_ids=EOS, about=told).with_texts(pieces)
 
@@ -52,8 +52,8 @@ def test_every_state_of_every_row_is_in_the_page():
     (run,) = shown(RUN)
     for row in range(3):
         assert states(run, row) == RUN.tokens[:, row].tolist()
-    assert (run["steps"], run["length"], run["mask"], run["ends"]) == (4, 8, MASK, list(EOS))
-    assert run["windows"] == [[0, 4], [0, 4], [4, 8], [4, 8]]
+    assert (run["steps"], run["length"], run["mask"], run["ends"]) == (8, 8, MASK, list(EOS))
+    assert run["windows"] == [[0, 4]] * 4 + [[4, 8]] * 4
     assert [row["prompt"] for row in run["rows"]] == [*PROMPTS[:2], "user: a\nassistant: b"]
 
 
@@ -108,7 +108,7 @@ def test_titles_are_what_tells_runs_apart(runs, titles):
 def test_given_titles_and_verdicts_stand_there():
     (run,) = shown(recorded(verdicts=["right", "wrong", ""]), titles=["<i>mine</i>"])
     assert run["title"] == "<i>mine</i>"
-    assert run["about"] == "small, d3im, 4 steps"
+    assert run["about"] == "small, d3im, 8 steps"
     assert [row["verdict"] for row in run["rows"]] == ["right", "wrong", ""]
     assert "<i>mine</i>" not in page([RUN], titles=["<i>mine</i>"])
 

@@ -476,7 +476,7 @@ def test_two_processes_share_a_sweep(model, tmp_path, uninterrupted):
     assert (tmp_path / "results.jsonl").read_bytes() == (uninterrupted / "results.jsonl").read_bytes()
     ranks = {line["process"] for path in tmp_path.rglob("batches.jsonl") for line in lines(path)}
     assert ranks == {0, 1}
-    assert done.stderr.count("8 runs; 16 batches here") == 1
+    assert done.stderr.count("8 runs; 8 batches here") == 1, "of 16, and said once"
 
 
 @pytest.mark.long

@@ -169,7 +169,7 @@ function play(on) {
   if (on) {
     if (place >= longest) go(0);
     const pause = Math.max(120, Math.min(700, 9000 / longest)) * Number(byId("speed").value);
-    timer = setInterval(() => (place < longest ? go(place + 1) : play(false)), pause);
+    timer = setInterval(() => { go(place + 1); if (place >= longest) play(false); }, pause);
   }
   byId("play").textContent = on ? "Pause" : "Play";
 }
