@@ -92,6 +92,7 @@ def test_a_damaged_state_is_named_and_the_one_before_it_is_used(tmp_path, words)
     assert len(said) == 1
     assert words in said[0]
     assert "step-000002 is damaged" in said[0]
+    assert said[0].endswith("and is passed over")
 
 
 def test_nothing_but_damaged_states_is_an_error_and_no_state_is_none(tmp_path):

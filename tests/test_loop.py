@@ -263,6 +263,17 @@ def test_data_that_vanishes_ends_the_run_and_the_run_goes_on_when_it_is_back(tmp
     assert equal(trained(again), trained(finished(data=str(path))))
 
 
+def test_a_full_disk_under_the_log_does_too(tmp_path, monkeypatch):
+    run = make(out=tmp_path)
+
+    def full(record):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(Stopped, match=r"cannot write .*log.jsonl \(No space left on device\); the state after step 2"):
+        after_two(run, lambda: monkeypatch.setattr(run.log, "add", full))
+    assert equal(trained(finished(out=tmp_path)), trained(finished()))
+
+
 def test_a_full_disk_ends_the_run_with_the_state_before(tmp_path, monkeypatch):
     run = make(out=tmp_path)
 

@@ -11,6 +11,7 @@ from redraft.models.families import DREAM_TEMPLATE, LLADA_TEMPLATE
 from redraft.models.model import Model
 from redraft.models.standin import COMPACT_IDS, LLADA_IDS, random_dream, random_llada, standin_tokenizer
 from redraft.models.tokens import Guard
+from redraft.train.data import Packed, open_source
 
 LLADA = random_llada()
 DREAM = random_dream()
@@ -84,14 +85,14 @@ def test_which_template():
     few.chat_template = None
     base = with_tokenizer(LLADA, few)
     assert base.encode("hi") == plain("hi")
-    with pytest.raises(ValueError, match="a model with a chat template"):
+    with pytest.raises(ValueError, match="a chat template, and has none"):
         base.encode([{"role": "user", "content": "hi"}])
 
 
 def test_plain_text():
     assert LLADA.encode(" Why?\n", chat=False) == plain(" Why?\n")  # nothing added, nothing trimmed
     assert LLADA.encode("", chat=False) == []
-    with pytest.raises(ValueError, match="needs chat=True"):
+    with pytest.raises(ValueError, match="its chat template, which is switched off"):
         LLADA.encode([{"role": "user", "content": "hi"}], chat=False)
 
 
@@ -182,8 +183,9 @@ def test_a_tokenizer_that_writes_special_tokens_itself_is_refused():
             model.encode("a ＜hole＞ b", chat=chat)
 
 
-def test_characters_that_a_small_tokenizer_does_not_know():
-    """They become the unknown token, as anywhere; that is not smuggling. Where unknown is the mask, it is."""
+@pytest.fixture
+def letter_a():
+    """A model that reads nothing but the letter a."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -192,12 +194,31 @@ def test_characters_that_a_small_tokenizer_does_not_know():
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<?>")
     network = random_llada().network
     network.config.update({"mask_token_id": 1, "eos_token_id": 0, "pad_token_id": 0})
-    model = Model.of(network, tokenizer, "test")
-    assert model.encode("aQa") == [3, 2, 3]
-    assert model.encode("<?>a") == [2, 2, 2, 3]
-    network.config.mask_token_id = 2
+    return Model.of(network, tokenizer, "test")
+
+
+def test_characters_that_a_small_tokenizer_does_not_know(letter_a):
+    """They become the unknown token, as anywhere; that is not smuggling. Where unknown is the mask, it is."""
+    assert letter_a.encode("aQa") == [3, 2, 3]
+    assert letter_a.encode("<?>a") == [2, 2, 2, 3]
+    letter_a.network.config.mask_token_id = 2
     with pytest.raises(ValueError, match="reads part of the prompt as <\\?>"):
-        Model.of(network, tokenizer, "test").encode("aQa")
+        Model.of(letter_a.network, letter_a.tokenizer, "test").encode("aQa")
+
+
+def test_words_that_a_small_tokenizer_does_not_know_are_named(letter_a):
+    text = "a aQ aa Z a" + " Q" * 9
+    said = "words that test does not know: 'aQ', 'Z', 'Q'; it knows 1, such as a"
+    assert letter_a.unknown_words(letter_a.encode(text), text) == said
+    assert letter_a.unknown_words(letter_a.encode("aaa"), "aaa") is None
+    assert LLADA.unknown_words(LLADA.encode(text), text) is None
+
+
+def test_data_in_words_that_the_model_does_not_know_is_refused(letter_a):
+    """It would learn to write the unknown token."""
+    source = open_source([{"text": "aaaa"}, {"text": "aaQa"}])
+    with pytest.raises(ValueError, match="item 2 has words that test does not know: 'aaQa'; it knows 1"):
+        list(Packed(source, letter_a, length=4, shuffle=8))
 
 
 def test_decode():

@@ -1,10 +1,15 @@
 """What a run is said to take, against what it takes."""
 
+import json
+import re
 import socket
+from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import torch
 
+import redraft.models
 from redraft.models import Model
 from redraft.models.adapters import Lora
 from redraft.models.llada.configuration import LLaDAConfig
@@ -14,6 +19,7 @@ from redraft.train import plan as planning
 from redraft.train.plan import Storages, make_plan, predict_memory, shape_of
 from redraft.train.recipes import parse
 from redraft.train.settings import Settings
+from running import start
 from training import make
 
 TEXT = [{"text": "a river runs past the mill and on to the sea " * 40} for _ in range(4)]
@@ -151,9 +157,23 @@ def test_an_unknown_model_is_not_looked_for_on_the_network(no_network):
 
 def test_the_bundled_model_and_folders_are_read_from_their_configs(tmp_path):
     shape, dtype = shape_of("bundled")
-    assert (planning.layers_of(shape), dtype) == (3, torch.float32)
+    stated = json.loads((Path(redraft.models.__file__).parent / "bundled" / "config.json").read_text())
+    assert (planning.layers_of(shape), str(dtype)) == (stated["n_layers"], f"torch.{stated['dtype']}")
     config(7).save_pretrained(tmp_path)
     assert planning.layers_of(shape_of(str(tmp_path))[0]) == 7
+
+
+@pytest.mark.long
+def test_on_a_cpu_the_plan_counts_python_and_pytorch_too(tmp_path):
+    """What the log of a run says that it took, within the 15 % that are promised."""
+    (tmp_path / "sums.txt").write_text("7 + 5 = 12 ; " * 500)
+    options = ("train", "--model", "bundled", "--length", "64", "--device", "cpu")
+    said, _ = start(*options, "--plan", stdout=PIPE).communicate()
+    (planned,) = re.findall(r"peak memory +([\d.]+) GiB", said)
+    run = start(*options, "--data", tmp_path / "sums.txt", "--steps", "2", "--out", tmp_path / "run", stdout=PIPE)
+    run.communicate()
+    last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
+    assert float(planned) == pytest.approx(last["memory_gib"], rel=0.15)
 
 
 def test_guesses_are_ranges_that_know_the_recipe():

@@ -115,7 +115,7 @@ def test_overwrite_starts_anew_and_removes_nothing_else(first, place):
         (("--recipe", "mdm(weight=inv_t, rates='uniform(0,1)')"), "mdm"),
         (("--recipe", "xdlm(k1=0.2)"), "xdlm"),
         (("--adapter-preset", "qkvo", "--gradient-checkpointing"), "attn_out: 2 modules"),
-        (("--targets", "blocks.1.ff_proj, up_proj"), "blocks.1.ff_proj: 1 modules"),
+        (("--targets", "blocks.1.ff_proj, up_proj"), "blocks.1.ff_proj: model.transformer.blocks.1.ff_proj"),
         (("--full", "--dtype", "float64", "--data", "hf:json:texts.jsonl"), "37,536 of 37,536"),
         (("--data", "pairs.jsonl", "--pad-loss", "16", "--shuffle", "1"), "3 steps of 2 examples"),
     ],
@@ -214,7 +214,7 @@ REFUSED = {
     "measuring nothing": ((*GIVEN, "--measure"), "--measure goes with --plan"),
     "a plan of nothing": (("--model", "some/body", "--plan"), "a plan downloads nothing"),
     "a file as folder": ((*GIVEN[:-1], "texts.jsonl"), "texts.jsonl is a file"),
-    "a folder of other things": ((*GIVEN[:-1], "model"), "holds config.json and no run"),
+    "a folder of other things": ((*GIVEN[:-1], "mine"), "mine holds other things (a.txt, b.txt, c.txt, ...) and no"),
     "no text in it": ((*GIVEN, *QUICK, "--data", "empty.jsonl"), "empty.jsonl"),
     "half a line": ((*GIVEN, *QUICK, "--data", "broken.jsonl"), "line 2"),
     "a dtype": ((*GIVEN, "--dtype", "int8"), "dtype must be"),
@@ -229,6 +229,9 @@ def bad_data(place):
     (place / "empty.jsonl").write_text("")
     (place / "broken.jsonl").write_text('{"text": "fine"}\n{"text": "hal')
     (place / "short.jsonl").write_text('{"text": "short"}\n')
+    (place / "mine").mkdir()
+    for name in "abcd":
+        (place / "mine" / f"{name}.txt").write_text("")
 
 
 @pytest.mark.parametrize("what", REFUSED)

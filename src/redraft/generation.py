@@ -131,8 +131,8 @@ def encode_all(model: Model, prompts: Sequence[Prompt], *, length: int, chat: bo
                 f"{which} has {len(ids)} tokens, and {length} more are to be written, but {model.name} reads at most "
                 f"{model.context}: shorten the prompt or the length"
             )
-        if model.tokenizer.unk_token_id in ids:  # None, where a tokenizer can spell anything
-            raise ValueError(f"{which} has words that {model.name} does not know{_unknown_words(model, prompt)}")
+        if unknown := model.unknown_words(ids, prompt):
+            raise ValueError(f"{which} has {unknown}")
         encoded.append(ids)
     return encoded
 
@@ -151,16 +151,6 @@ def check_prompts(prompts: Sequence[Prompt]) -> None:
 
 def _which(index: int, prompts: Sequence[Prompt]) -> str:
     return "the prompt" if len(prompts) == 1 else f"prompt {index + 1}"
-
-
-def _unknown_words(model: Model, prompt: Prompt) -> str:
-    """Some of the words that a tokenizer of whole words lacks, and some of those that it has."""
-    text = prompt if isinstance(prompt, str) else " ".join(message["content"] for message in prompt)
-    words = [word for word in dict.fromkeys(text.split()) if model.tokenizer.unk_token_id in model.encode(word)]
-    ids = model.tokenizer.get_vocab()
-    known = [word for word in sorted(ids, key=ids.get) if word not in model.tokenizer.all_special_tokens]
-    listed = ", ".join(map(repr, words[:5])) + (", ..." if len(words) > 5 else "")
-    return f": {listed}; it knows {len(known)}, such as {' '.join(known[:12])}"
 
 
 class Tally:

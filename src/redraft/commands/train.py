@@ -296,9 +296,7 @@ def headline(record: dict[str, Any]) -> str:
 def describe(run: Run) -> None:
     """What is about to be trained, by what, on how many processes: the launchers that start only one do not say so."""
     settings = run.settings
-    err.print(
-        f"{plain(run.model.name)} on {run.world} process{'es' if run.world > 1 else ''}, {run.device.type}", style="dim"
-    )
+    err.print(f"{plain(run.model.name)} on {count(run.world, 'process', 'es')}, {run.device.type}", style="dim")
     for line in run.audit.lines():
         err.print(f"  {plain(line)}", style="dim")
     rows = settings.rows(run.world)
@@ -308,8 +306,8 @@ def describe(run: Run) -> None:
     )
 
 
-def count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("es" if number > 1 else "")
+def count(number: int, what: str, plural: str = "s") -> str:
+    return f"{number} {what}" + (plural if number > 1 else "")
 
 
 def prepare_folder(folder: Path, *, overwrite: bool) -> bool:
@@ -324,7 +322,8 @@ def prepare_folder(folder: Path, *, overwrite: bool) -> bool:
         return False
     there = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     if there and not {"checkpoints", "log.jsonl", "protocol.json"} & set(there):
-        raise ValueError(f"{folder} holds {there[0]} and no run: give a new folder as --out")
+        some = ", ".join(there[:3]) + (", ..." if len(there) > 3 else "")
+        raise ValueError(f"{folder} holds other things ({some}) and no run: give a new folder as --out")
     if overwrite:
         for name in OURS:
             path = folder / name
@@ -382,6 +381,7 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
 
     from redraft.models.devices import check_device
     from redraft.train import plan as planning
+    from redraft.train.loop import memory as peak_memory
 
     config, stated = planning.shape_of(asked.model)
     dtype = stated if asked.dtype == "auto" else getattr(torch, asked.dtype, None)
@@ -394,6 +394,7 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     if where.partition(":")[0] not in ("cpu", "cuda", "mps"):  # it need not be here: a plan may be for another machine
         raise ValueError(f"--device is cpu, cuda or mps, not {where!r}")
     gpu = not where.startswith("cpu") or (asked.device is None and planning.is_large(plan))
+    itself = 0 if gpu else peak_memory(torch.device("cpu"))  # Python and PyTorch, which a GPU's memory does not hold
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim")
 
@@ -405,13 +406,15 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     table.add_row("model", f"{plain(asked.model)}, {own:,} parameters, {str(dtype).removeprefix('torch.')}")
     table.add_row("trained", f"{plan.audit.trainable:,} parameters" + (" of an adapter" if settings.lora else ""))
     for target, names in plan.audit.matched.items():
-        table.add_row("", f"{target}: {len(names)} modules")
+        table.add_row("", f"{target}: {count(len(names), 'module')}")
     table.add_row("recipe", plain(repr(asked.recipe)))
     table.add_row(
-        "steps", f"{plan.steps} of {plan.rows} examples of {settings.length} tokens, on {count(world, 'process')}"
+        "steps", f"{plan.steps} of {plan.rows} examples of {settings.length} tokens, on {count(world, 'process', 'es')}"
     )
     table.add_row("tokens", f"{plan.tokens:,}")
-    table.add_row("peak memory", f"[bold]{gib(memory.peak)}[/] a process")
+    table.add_row("peak memory", f"[bold]{gib(memory.peak + itself)}[/] a process")
+    if itself:
+        table.add_row("", f"Python and PyTorch {gib(itself)}, tensors {gib(memory.peak)}:")
     table.add_row("", f"weights {gib(memory.weights)}, gradients {gib(memory.gradients)}")
     table.add_row("", f"AdamW {gib(memory.averages)}, activations and logits {gib(memory.activations)}")
     if measure:

@@ -63,7 +63,10 @@ class Audit:
     total: int
 
     def lines(self) -> list[str]:
-        said = [f"{target}: {len(names)} modules, {names[0]} ..." for target, names in self.matched.items()]
+        said = [
+            f"{target}: {names[0]}" if len(names) == 1 else f"{target}: {len(names)} modules, {names[0]} ..."
+            for target, names in self.matched.items()
+        ]
         return [*said, f"{self.trainable:,} of {self.total:,} parameters are trained"]
 
 

@@ -155,7 +155,8 @@ class Model:
             start = start if start == [self.tokenizer.bos_token_id] else []
             return start + self._checked(self._guard.mark(prompt, cut), cut)
         if not chat or not self.template:
-            raise ValueError(f"{self.name}: a list of messages needs chat=True and a model with a chat template.")
+            lacking = "its chat template, which is switched off" if self.template else "a chat template, and has none"
+            raise ValueError(f"to read a conversation, {self.name} needs {lacking}: give it plain text.")
         return self._encode_chat([{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt)
 
     def _encode_chat(self, messages: list[dict]) -> list[int]:
@@ -188,6 +189,18 @@ class Model:
                 f"{self.name}: this tokenizer reads part of the prompt as {texts}; take that out of the prompt."
             )
         return ids
+
+    def unknown_words(self, ids: list[int], prompt: str | list[dict]) -> str | None:
+        """What of a prompt that became `ids` a tokenizer of whole words lacks, and what it has; None if it has all."""
+        unknown = self.tokenizer.unk_token_id  # None, or a token with another meaning, where any text can be spelt
+        if unknown in (None, self.mask_id, self.pad_id, *self.eos_ids) or unknown not in ids:
+            return None
+        text = prompt if isinstance(prompt, str) else " ".join(message["content"] for message in prompt)
+        words = [word for word in dict.fromkeys(text.split()) if unknown in self.encode(word)]
+        vocabulary = self.tokenizer.get_vocab()
+        known = [word for word in sorted(vocabulary, key=vocabulary.get) if vocabulary[word] not in self._controls]
+        listed = ", ".join(map(repr, words[:5])) + (", ..." if len(words) > 5 else "")
+        return f"words that {self.name} does not know: {listed}; it knows {len(known)}, such as {' '.join(known[:12])}"
 
     def decode(self, ids: Iterable[int] | Tensor, *, trim: bool = True) -> str:
         """Text of an answer, without special tokens; `trim` ends it at the first end of text or of turn."""

@@ -151,7 +151,7 @@ def newest(place: Path, report: Callable[[str], None]) -> Checkpoint | None:
         fault = damage(state.folder)
         if fault is None:
             return state
-        report(f"{state.folder} is damaged ({fault}): the state before it is used")
+        report(f"{state.folder} is damaged ({fault}) and is passed over")
     if states:
         raise ValueError(f"every saved state in {place} is damaged: --overwrite starts the run anew")
     return None

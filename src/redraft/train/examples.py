@@ -81,9 +81,12 @@ class Encoder:
         except UnicodeEncodeError:  # JSON can say "\ud83d"
             raise ValueError(f"{where} holds half of a surrogate pair, which is no character.") from None
         try:
-            return self.model.encode(prompt, chat=chat)
+            ids = self.model.encode(prompt, chat=chat)
         except (ValueError, TemplateError) as error:  # a template may refuse an order of roles
             raise ValueError(f"{where}: {error}") from None
+        if unknown := self.model.unknown_words(ids, prompt):
+            raise ValueError(f"{where} has {unknown}")
+        return ids
 
     def text(self, record: Record, text: str, *, continues: bool) -> np.ndarray:
         """A document, and end of text behind it; or a piece of one."""

@@ -145,7 +145,7 @@ class Run:
         with self._signals():
             while self.step < self.settings.steps and not self.interrupted:
                 record = self._one_step()
-                self.log.add(record)
+                self._write_down(record)
                 due = self.step % self.settings.save_every == 0 or self.step == self.settings.steps
                 if self.out is not None and (due or self.interrupted):
                     self.save()
@@ -199,7 +199,7 @@ class Run:
         try:
             examples = self.stream.take(self.settings.rows(self.world))
         except (ValueError, OSError) as gone:
-            raise Stopped(f"at step {self.step + 1}: {gone}; {self._kept()}") from gone
+            raise Stopped(f"at step {self.step + 1}: {str(gone).rstrip('.')}; {self._kept()}") from gone
         assert examples[0].index == first, f"the stream stands at {examples[0].index}, not at {first}"
         return collate(examples, pad_id=self.model.pad_id)
 
@@ -207,6 +207,12 @@ class Run:
         """A bfloat16 model multiplies in bfloat16, whatever is trained. No cache: what the pass without gradients
         casts would be used again by the one with them, and the adapter would learn nothing."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.low, cache_enabled=False)
+
+    def _write_down(self, record: Record) -> None:
+        try:
+            self.log.add(record)
+        except OSError as refused:  # a full disk, mostly
+            raise Stopped(f"cannot write {self.log.path} ({refused.strerror or refused}); {self._kept()}") from None
 
     def _agreed(self, metrics: Metrics) -> dict[str, Any]:
         """The monitors summed over processes; an interruption of one is an interruption of all."""

@@ -36,8 +36,8 @@ def accelerator(*, device: str | None = None, report_to: str | None = None, out:
     )
     if os.environ.get("ACCELERATE_USE_FSDP") == "true" and kind(made) != "FSDP":
         raise ValueError(
-            "Accelerate's FSDP does nothing on a CPU, and does not say so: start with `torchrun --nproc_per_node 2 ...` "
-            "and give --shard"
+            "Accelerate's FSDP does nothing on a CPU, and does not say so: start with "
+            "`torchrun --nproc_per_node 2 ...` and give --shard"
         )
     return made
 
