@@ -16,7 +16,7 @@ from running import environment, run, start
 
 TASK = ("eval", "--task", "words")
 SMALL = ("--count", "6", "--length", "16", "--steps", "4", "--batch-size", "2")
-SLOW = ("--count", "24", "--length", "64", "--steps", "64", "--batch-size", "2", "--sampler", "unmask")
+SLOW = ("--count", "16", "--length", "64", "--steps", "32", "--batch-size", "2", "--sampler", "unmask")
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +275,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(model, tmp_path, 
         if (tmp_path / "items.jsonl").exists():
             break
     assert kills == 2
-    assert 0 < written(part) < 25
+    assert 0 < written(part) < 17
     assert run(*TASK, *SLOW, "--model", model, "--out", tmp_path).code == 0
     assert (tmp_path / "items.jsonl").read_bytes() == uninterrupted
 
@@ -303,4 +303,4 @@ def test_two_processes_write_the_same_file(launcher, model, tmp_path, uninterrup
     assert done.returncode == 0, done.stderr
     assert {batch["process"] for batch in lines(tmp_path / "batches.jsonl")} == {0, 1}
     assert (tmp_path / "items.jsonl").read_bytes() == uninterrupted
-    assert done.stderr.count("24 items; 6 batches here") == 1
+    assert done.stderr.count("16 items; 4 batches here") == 1

@@ -194,6 +194,13 @@ def test_where_one_process_is_refused_all_stop(evaluation, card, tmp_path):
     assert list((tmp_path / "0").iterdir()) == []
 
 
+def test_prompts_that_do_not_fit_are_refused_before_there_is_a_folder(evaluation, card, tmp_path):
+    long = replace(evaluation, items=[replace(evaluation.items[0], prompt="x" * 10_000)])
+    with pytest.raises(ValueError, match="shorten the prompt or the length"):
+        score(long, card, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
 def test_without_a_launcher_there_is_one_process(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with processes() as group:

@@ -218,9 +218,10 @@ class Live(Watcher):
     def begin(self, forecast: Forecast, done: int) -> None:
         self.done = done
         before = f", {done:,} of them done already" if done else ""
+        batches = "1 batch" if forecast.batches == 1 else f"{forecast.batches:,} batches"
         if not self.hidden:
             err.print(
-                f"{self.task}: {self.items:,} items{before}; {forecast.batches:,} batches here, at most "
+                f"{self.task}: {self.items:,} items{before}; {batches} here, at most "
                 f"{forecast.calls:,} calls of the model, about {duration(forecast.seconds)}"
             )
         self.meter = self.stack.enter_context(progress(self.task, self.each * forecast.batches, hidden=self.hidden))

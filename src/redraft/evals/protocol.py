@@ -16,7 +16,7 @@ from redraft.evals.run import Evaluation, hash_of
 from redraft.models import Model
 from redraft.models.fingerprint import fingerprint
 
-PACKAGES = ("redraft", "torch", "transformers", "tokenizers", "peft", "numpy", "sympy")
+PACKAGES = ("redraft", "torch", "transformers", "tokenizers", "peft", "numpy", "mpmath")
 Card = dict[str, dict[str, Any]]
 
 

@@ -36,6 +36,7 @@ def score(
     group, watcher = group or Processes(), watcher or Watcher()
     workers = workers or max(1, (os.cpu_count() or 1) // group.world)
     settings = {**card["subject"], **card["protocol"]}
+    group.agree(lambda: evaluation.encoded)  # prompts that do not fit are refused before there is a folder
     with ExitStack() as stack:
         run = group.agree(lambda: stack.enter_context(closing(RunFolder(folder, settings, group, overwrite=overwrite))))
         done = set().union(*group.gather(run.finished))
