@@ -35,23 +35,42 @@ def logits_of(seed: int, tokens: torch.Tensor, **context: Any) -> torch.Tensor:
     return logits
 
 
-def canvas_of(prompts: str, length: int) -> Canvas:
-    rows = PROMPTS[prompts]
-    return Canvas.of(rows, length, mask_id=MASK, pad_id=PAD, seeds=[derive(0, row) for row in range(len(rows))])
+def canvas_of(setting: dict[str, Any]) -> Canvas:
+    """Of all the setting's prompts, or of that which `row` says, with the seed that it has among all."""
+    numbers = range(len(prompts_of(setting))) if "row" not in setting else [setting["row"]]
+    rows, seeds = [prompts_of(setting)[row] for row in numbers], [derive(0, row) for row in numbers]
+    return Canvas.of(rows, setting["length"], mask_id=MASK, pad_id=PAD, seeds=seeds)
 
 
-def ours(setting: dict[str, Any], seed: int, trembling: torch.Generator | None = None) -> History:
-    """The canvas after each step of our sampler; with noise of 1e-4 on the logits, if given a generator."""
+def prompts_of(setting: dict[str, Any]) -> list[list[int]]:
+    return PROMPTS[setting.get("prompts", "one")]
+
+
+def rows_of(setting: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same for each prompt alone: for code that takes one row at a time."""
+    return [{**setting, "row": row} for row in range(len(prompts_of(setting)))]
+
+
+def ours(setting: dict[str, Any], seed: int, trembling: torch.Generator | None = None) -> History | list[History]:
+    """The canvas after each step of our sampler; with noise of 1e-4 on the logits, if given a generator.
+
+    Where a setting says `by_row`, the rows are decoded together and told apart: for each row the canvases, without
+    padding, after the steps that it took.
+    """
 
     def denoiser(tokens, *, attend=None, positions=None, columns=slice(None)):
         logits = logits_of(seed, tokens, attention_mask=attend, position_ids=positions, columns=columns)
         return logits if trembling is None else logits + 1e-4 * torch.randn(logits.shape, generator=trembling)
 
     reading = Reading(eos_ids=(EOS, EOT), **{"eos": "none", **setting.get("reading", {})})
-    canvas = canvas_of(setting.get("prompts", "one"), setting["length"])
-    shape = {"steps": setting["steps"], "block": setting.get("block")}
+    canvas, shape = canvas_of(setting), {"steps": setting["steps"], "block": setting.get("block")}
+    steps = list(walk(denoiser, canvas, sampler_of(setting), reading=reading, **shape))
+    if "row" in setting or not setting.get("by_row"):
+        return [step.result.tokens.tolist() for step in steps]
+    first = [canvas.start - len(prompt) for prompt in prompts_of(setting)]
     return [
-        step.result.tokens.tolist() for step in walk(denoiser, canvas, sampler_of(setting), reading=reading, **shape)
+        [[step.result.tokens[row, pad:].tolist()] for step in steps if row in step.rows]
+        for row, pad in enumerate(first)
     ]
 
 
@@ -62,6 +81,11 @@ def sampler_of(setting: dict[str, Any]) -> Sampler:
 def remasked(canvases: History) -> int:
     """How many tokens of the first row were masked again."""
     return sum(a != MASK == b for old, new in pairwise(canvases) for a, b in zip(old[0], new[0], strict=True))
+
+
+def histories(case: dict[str, Any]) -> list[History]:
+    """What a case holds, row by row where its rows were told apart."""
+    return case["canvases"] if case["setting"].get("by_row") else [case["canvases"]]
 
 
 @cache
@@ -134,11 +158,26 @@ def write(
     telling: Callable[[str, dict[str, Any], int, History], bool],
 ) -> None:
     """Run the reference on the first telling seed of each setting, compare, and keep what it wrote."""
+
+    def run(setting: dict[str, Any], seed: int) -> History | list[History]:
+        return (
+            [reference(git, row, seed) for row in rows_of(setting)]
+            if by_row(setting)
+            else reference(git, setting, seed)
+        )
+
+    def tells(title: str, setting: dict[str, Any], seed: int, theirs: Any) -> bool:
+        parts = zip(rows_of(setting), theirs, strict=True) if by_row(setting) else [(setting, theirs)]
+        return all(telling(title, part, seed, history) for part, history in parts)
+
+    def by_row(setting: dict[str, Any]) -> bool:
+        return setting.get("by_row", False)
+
     git, cases, all_equal = clone_of(folder), {}, True
     for title, setting in settings.items():
         seeds = (seed for seed in range(200) if steady(setting, seed))
         seed, theirs = next(
-            (seed, theirs) for seed in seeds if telling(title, setting, seed, theirs := reference(git, setting, seed))
+            (seed, theirs) for seed in seeds if tells(title, setting, seed, theirs := run(setting, seed))
         )
         equal = theirs == ours(setting, seed)
         all_equal &= equal

@@ -36,7 +36,12 @@ from redraft.samplers import Unmask
 GOLDEN = Path(__file__).parent / "golden" / "llada_generate.json"
 VOCABULARY, MASK, EOS, EOT, PAD = 24, 20, 21, 22, 23
 LLADA_IDS = {"126336": MASK, "126081": EOS, "126348": EOT}  # written out in its code
-PROMPTS = {"one": [[1, 2, 3, 4]], "ragged": [[5, 6, 7, 8, 9], [10], [11, 12, 13]]}
+PROMPTS = {
+    "one": [[1, 2, 3, 4]],
+    "long": [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9]],
+    "pair": [[9, 8, 7, 6, 5, 4], [1, 1, 2, 3, 5, 8]],  # of one length: nothing is padded
+    "ragged": [[5, 6, 7, 8, 9], [10], [11, 12, 13]],
+}
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,18 @@ class Setting:
     cfg_scale: float = 0.0
     logits_eos_inf: bool = False
     confidence_eos_eot_inf: bool = False
+    remasking: str = "low_confidence"
 
     @property
     def reading(self) -> Reading:
-        eos = "llada_logits" if self.logits_eos_inf else "llada_confidence" if self.confidence_eos_eot_inf else "none"
-        options: dict[str, Any] = {"temperature": self.temperature, "guidance": self.cfg_scale, "eos": eos}
+        flags = (self.logits_eos_inf, self.confidence_eos_eot_inf)
+        eos = {(False, False): "none", (True, False): "llada_logits", (False, True): "llada_confidence"}
+        options: dict[str, Any] = {"temperature": self.temperature, "guidance": self.cfg_scale}
+        options |= {"eos": eos.get(flags, "llada_both"), "rank": RANKS[self.remasking]}
         return Reading(eos_ids=(EOS, EOT), forbid_mask=False, **options)
 
 
+RANKS = {"low_confidence": "probability", "random": "random"}
 PREDICTS_THE_MASK = "a predicted mask"
 SETTINGS = {
     "defaults": Setting(),
@@ -83,6 +92,13 @@ SETTINGS = {
     "temperature, ragged, blocks": Setting("ragged", temperature=1.0, gen_length=24, block_length=8, steps=12),
     "temperature, no end of text": Setting(temperature=0.7, steps=8, logits_eos_inf=True),
     "temperature, end of turn last": Setting(temperature=0.7, steps=8, confidence_eos_eot_inf=True),
+    "a longer answer": Setting(gen_length=64, block_length=32, steps=16),
+    "a long prompt": Setting("long", gen_length=24, block_length=12, steps=8),
+    "a pair": Setting("pair", gen_length=24, steps=8, block_length=24),
+    "a pair, blocks, guidance": Setting("pair", gen_length=24, steps=12, block_length=8, cfg_scale=1.0),
+    "a pair, both end flags": Setting("pair", steps=8, logits_eos_inf=True, confidence_eos_eot_inf=True),
+    "random order": Setting(steps=8, remasking="random"),
+    "random order, ragged, blocks": Setting("ragged", gen_length=24, block_length=8, steps=12, remasking="random"),
     PREDICTS_THE_MASK: Setting(steps=8),
 }
 
@@ -160,6 +176,7 @@ def test_the_golden_file_says_where_it_comes_from_and_is_small():
         ("temperature, end of turn last", "confidence_eos_eot_inf"),
         ("guidance", "cfg_scale"),
         ("temperature", "temperature"),
+        ("random order", "remasking"),
     ],
 )
 def test_each_option_matters_where_it_is_tested(name, option):
@@ -193,14 +210,17 @@ def reference(code: str, setting: Setting, seed: int) -> list[list[list[int]]]:
     canvas = canvas_of(setting)
     block, each = setting.block_length, setting.steps // (setting.gen_length // setting.block_length)
 
-    def noise(like, dtype):
-        """LLaDA divides exp(z) by (-log u)^tau; ours is 1 - u, and drawn for the window only."""
+    def draw(stream: str, whole: torch.Tensor) -> torch.Tensor:
+        """Our noise of this step, which is drawn for the window only."""
         stage, step = divmod(len(kept), each)
-        drawn = counter_uniform(canvas.seeds, (stage, step + 1, stream_number("gumbel.0")), (block, VOCABULARY))
-        whole = torch.full(like.shape, 0.5, dtype=dtype)
         start = canvas.start + stage * block
-        whole[:, start : start + block] = 1 - drawn.to(dtype)
+        window = whole[:, start : start + block]
+        window[:] = counter_uniform(canvas.seeds, (stage, step + 1, stream_number(stream)), tuple(window.shape[1:]))
         return whole
+
+    def noise(like, dtype):
+        """LLaDA divides exp(z) by (-log u)^tau; ours is 1 - u."""
+        return 1 - draw("gumbel.0", torch.full(like.shape, 0.5, dtype=dtype))
 
     module = types.ModuleType("generate")
     module.__dict__["keep"] = lambda x: kept.append(x[:, canvas.start :].tolist())
@@ -212,6 +232,7 @@ def reference(code: str, setting: Setting, seed: int) -> list[list[list[int]]]:
         arguments["attention_mask"] = attend[:, : canvas.start]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "rand_like", noise)
+        patch.setattr(torch, "rand", lambda shape, device: draw("rank.0", torch.zeros(shape)))
         module.__dict__["generate"](Shim(seed), canvas.tokens[:, : canvas.start], mask_id=MASK, **arguments)
     return kept
 

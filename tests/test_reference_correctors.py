@@ -86,7 +86,7 @@ class Bar:
 
 
 def proseco(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, sampler, model = canvas_of("one", setting["length"]), sampler_of(setting), Recorded(seed)
+    canvas, sampler, model = canvas_of(setting), sampler_of(setting), Recorded(seed)
     names = ("add_gumbel_noise", "get_num_transfer_tokens", "generate", "get_transfer_index")
     theirs = functions(git("show", "HEAD:llada/generate.py"), names, tqdm=Bar)
     written, *_ = theirs.generate(
@@ -105,7 +105,7 @@ def proseco(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
 
 
 def corrective(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, sampler = canvas_of("one", setting["length"]), sampler_of(setting)
+    canvas, sampler = canvas_of(setting), sampler_of(setting)
     assert isinstance(sampler, Corrective)
     names = ["top_p_logits", "top_k_logits", "sample_tokens", "compute_remask_schedule", "get_model_logits"]
     source = git("show", "HEAD:llada_sample.py")

@@ -83,7 +83,7 @@ class Cache:
 
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, sampler, written = canvas_of("one", setting["length"]), sampler_of(setting), []
+    canvas, sampler, written = canvas_of(setting), sampler_of(setting), []
     this = SimpleNamespace(device=torch.device("cpu"))
 
     def forward(block_ids, block_pos, block_attn, cache, width):

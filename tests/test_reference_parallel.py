@@ -71,7 +71,7 @@ def test_the_golden_files_say_where_they_come_from(file):
 
 
 def threshold(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, model = canvas_of("one", setting["length"]), Recorded(seed)
+    canvas, model = canvas_of(setting), Recorded(seed)
     names = ("add_gumbel_noise", "get_num_transfer_tokens", "get_transfer_index", "generate")
     written, calls = functions(git("show", f"HEAD:{FILES['threshold']}"), names).generate(
         model,
@@ -95,7 +95,7 @@ class Dream(Recorded):
 
 
 def dream(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, model, sampler = canvas_of("one", setting["length"]), Dream(seed), sampler_of(setting)
+    canvas, model, sampler = canvas_of(setting), Dream(seed), sampler_of(setting)
 
     def rand(count: int, device) -> torch.Tensor:
         counters = (0, len(model.shown), stream_number("reveal"))

@@ -69,7 +69,7 @@ def test_the_golden_file_says_where_it_comes_from():
 
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, sampler, model = canvas_of("one", setting["length"]), sampler_of(setting), Recorded(seed)
+    canvas, sampler, model = canvas_of(setting), sampler_of(setting), Recorded(seed)
     reading, block, drawn = setting.get("reading", {}), setting.get("block") or setting["length"], []
 
     def noise(like, dtype):

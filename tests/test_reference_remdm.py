@@ -53,7 +53,7 @@ def test_the_golden_file_says_where_it_comes_from():
 
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, sampler, model, step = canvas_of("one", setting["length"]), sampler_of(setting), Recorded(seed), 0
+    canvas, sampler, model, step = canvas_of(setting), sampler_of(setting), Recorded(seed), 0
 
     def draw(stream: str, *size: int) -> torch.Tensor:
         return counter_uniform(canvas.seeds, (0, step, stream_number(stream)), size)

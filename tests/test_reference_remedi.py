@@ -87,7 +87,7 @@ class Tokenizer:
 
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
-    canvas, sampler, model = canvas_of("one", setting["length"]), sampler_of(setting), Cached(seed)
+    canvas, sampler, model = canvas_of(setting), sampler_of(setting), Cached(seed)
     block = setting.get("block") or min(setting["length"], sampler.block)
     pretend = Torch(autocast=lambda **options: nullcontext())
     source = git("show", "HEAD:inference.py")

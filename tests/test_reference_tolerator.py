@@ -1,6 +1,7 @@
 """Tolerator's own code beside `tolerator`, on the same noise: the same response after every step of both phases.
 
-golden/tolerator.json holds what it wrote. To run it again, compare, and write the file anew:
+golden/tolerator.json holds what it wrote; it takes one row at a time, ours take theirs together. To run it again,
+compare, and write the file anew:
 
     git clone https://github.com/Rachum-thu/tolerator && git -C tolerator checkout 7780338
     PYTHONPATH=src:tests python tests/test_reference_tolerator.py tolerator
@@ -29,6 +30,28 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "least supported": {"sampler": "tolerator(update_rate=0.4)", "length": 24, "steps": 16},
     "one round": {"sampler": "tolerator(rounds=1)", "length": 16, "steps": 8},
     "no dice": {"sampler": "tolerator(temperature=0.0, refine_temperature=0.0)", "length": 24, "steps": 16},
+    "a long prompt": {"sampler": "tolerator(rounds=8)", "prompts": "long", "length": 24, "steps": 14, "block": 12},
+    "all at once": {
+        "sampler": "tolerator(start=1.0, end=1.0, temperature=0.0, refine_temperature=0.0)",
+        "length": 24,
+        "steps": 12,
+    },
+    "a pair": {"sampler": "tolerator", "prompts": "pair", "by_row": True, "length": 16, "steps": 16},
+    "ragged, blocks": {
+        "sampler": "tolerator(rounds=6)",
+        "prompts": "ragged",
+        "by_row": True,
+        "length": 24,
+        "steps": 12,
+        "block": 8,
+    },
+    "ragged, no dice": {
+        "sampler": "tolerator(temperature=0.0, refine_temperature=0.0, start=0.6, end=0.3)",
+        "prompts": "ragged",
+        "by_row": True,
+        "length": 24,
+        "steps": 16,
+    },
     LOCKING: {"sampler": "tolerator(lock=2, rounds=16)", "length": 16, "steps": 20},
 }
 
@@ -63,7 +86,7 @@ class Dice(Torch):
     """torch, with our noise in the place of its generator."""
 
     def __init__(self, model: Recorded, setting: dict[str, Any]) -> None:
-        self.model, self.canvas, self.sampler = model, canvas_of("one", setting["length"]), sampler_of(setting)
+        self.model, self.canvas, self.sampler = model, canvas_of(setting), sampler_of(setting)
         self.stages = self.sampler.stages(setting["length"], setting["steps"], setting.get("block"))
         self.fills = sum(stage.rule.rounds == 0 for stage in self.stages)
         self.filled, self.round = 0, 0

@@ -6,8 +6,9 @@ that of the moment it was filled: early tokens compete with later ones, on the r
 the reading's ranking here, and its confidence comes after the nucleus filter, hence inflated.
 Differs from the reference: only the window's tokens compete by default. The reference never forgets a confidence, so
 that a token of a finished block can be masked again (and is filled anew within the block that is being written): that
-is `region=response`. K(i) is an exact ceil, where its float arithmetic is sometimes one off (n = S = 24); confidence is
-that of temperature 1; what it never filled has confidence 1 there, so that even the prompt could be masked on a tie.
+is `region=response`. K(i) is an exact ceil, where its float arithmetic is sometimes one more (n = S = 24): that is
+`schedule=linear`, its own name for it. Confidence is that of temperature 1; what it never filled has confidence 1
+there, so that even the prompt could be masked on a tie.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Schedule, Stage, equal_blocks, register, top
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, top
+from redraft.shapes import Int
 
 
 @register
@@ -27,7 +30,7 @@ class RCR(Sampler):
 
     top_p: Number = 0.95  # the command-line default of test_llada.py
     region: Literal["window", "response"] = "window"  # what may be masked again; response: finished blocks too
-    schedule: Schedule = "ceil"  # its mode "linear"
+    schedule: Literal["floor", "front", "ceil", "late", "linear"] = "ceil"
 
     channels = frozenset({"m2t", "t2m"})
     citation = "He et al. 2025, MDPO, arXiv 2508.13148, Running Confidence Remasking"
@@ -57,6 +60,13 @@ class RCR(Sampler):
         filled = block.masked & (pred.confidence > -torch.inf)  # all masks, but for end tokens that must wait
         record = torch.where(filled, pred.confidence.float(), block.memory)
         before = block.active[:, : block.own].sum(-1, keepdim=True)
-        kept = top(record, before + clock.quota(block, self.schedule), among=filled | block.visible)
+        kept = top(record, before + self._quota(block, clock), among=filled | block.visible)
         tokens = torch.where(filled, pred.tokens, block.tokens)
         return block.write(torch.where(kept, tokens, block.mask_id), memory=record)
+
+    def _quota(self, block: Block, clock: Clock) -> Int[Tensor, "b 1"]:
+        if self.schedule != "linear":
+            return clock.quota(block, self.schedule)
+        count = block.active[:, block.own :].sum(-1, keepdim=True).cpu().double()  # its rounding is float64's
+        share = (1 - clock.step.cpu().double() / clock.steps.cpu()).clamp_min(1e-6)
+        return (count - (count * share).floor()).long().to(block.tokens.device)
