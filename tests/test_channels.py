@@ -12,10 +12,8 @@ from test_contract import samplers
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
-MODELS = [
-    Chaos(seed, preserve=preserve, eos=eos) for seed, (preserve, eos) in enumerate([(0, 0), (3, 0), (0, 1), (5, 2)])
-]
-MODELS += [Chaos(4, spread=20), Chaos(5, spread=60)]  # sure of themselves, as thresholds want
+MODELS = [Chaos(0), Chaos(4, spread=20), Chaos(5, spread=60)]  # the latter sure of themselves, as thresholds want
+MODELS += [Chaos(1, preserve=3), Chaos(2, eos=1), Chaos(3, preserve=5, eos=2)]
 SHAPES = [(8, 8, None), (8, 4, 4), (9, 6, 3), (12, 6, None), (20, 20, None)]
 ENOUGH = 4  # walks without a forbidden transition; a declared one is waited for longer
 

@@ -26,7 +26,7 @@ VARIANTS = {
         "d3im(schedule=ceil)",
     ],
     "unmask": ["unmask(schedule=floor)", "unmask(schedule=late)"],
-    "rcr": ["rcr(region=response)", "rcr(top_p=1.0)", "rcr(schedule=floor)"],
+    "rcr": ["rcr(region=response)", "rcr(top_p=1.0)", "rcr(schedule=linear)"],
     "remdm": [
         "remdm(eta=0)",
         "remdm(kind=rescale, eta=0.3)",
@@ -77,7 +77,8 @@ CASES = [(shape, "greedy", "chaos") for shape in SHAPES]
 CASES += [("uneven", reading, "end-loving") for reading in READINGS]
 CASES += [("blocks", "greedy", "stubborn")]
 
-samplers = pytest.mark.parametrize("notation", NOTATIONS)
+# The module as the scope makes pytest run all tests of one sampler together, so that a process decodes a case once.
+samplers = pytest.mark.parametrize("notation", NOTATIONS, scope="module")
 cases = pytest.mark.parametrize(("shape", "reading", "model"), CASES)
 
 

@@ -13,6 +13,7 @@ from redraft.decoding import walk
 from redraft.samplers import D3IM, Unmask, parse
 from test_papers import CUMULATIVE, best, log_softmax, logits_of
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 NO_EOS = replace(READING, eos="none")
 
 

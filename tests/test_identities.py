@@ -13,6 +13,7 @@ from fakes import EOS, MASK, READING, Chaos, Script, Spy, fresh, responses
 from redraft.decoding import SAMPLERS, SCHEDULES, Clock, Denoise, Sampler, walk
 from redraft.samplers import D3IM, Unmask
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 NO_EOS = replace(READING, eos="none")
 MASKED_ONLY = D3IM(t2t=False, t2m=False)
 ABLATIONS = [D3IM(), D3IM(t2t=False), D3IM(t2m=False), MASKED_ONLY]

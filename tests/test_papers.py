@@ -15,6 +15,8 @@ from fakes import EOS, MASK, READING, Chaos, Script, fresh, responses
 from redraft.decoding import walk
 from redraft.samplers import D3IM, Unmask
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 CUMULATIVE = {  # methods 0.4
     "floor": lambda n, t, steps: math.floor(n * t / steps),
     "ceil": lambda n, t, steps: math.ceil(n * t / steps),

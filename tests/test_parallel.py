@@ -15,6 +15,7 @@ from redraft.decoding.noise import counter_uniform, stream_number
 from redraft.samplers import Unmask, parse
 from test_papers import best, log_softmax, logits_of
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 NO_EOS = replace(READING, eos="none")
 
 

@@ -49,9 +49,9 @@ def test_places_far_to_the_right_are_still_told_apart():
         logits[:, :, 5] = torch.arange(tokens.shape[1]) / 100.0
         return logits[:, columns]
 
-    states = decode(PC(decay=0.25), falling, 600, 600)
-    assert [state[0].count(MASK) for state in states] == list(range(599, -1, -1))
-    assert all(MASK not in state[0][: number + 1] for number, state in enumerate(states))
+    states = decode(PC(decay=0.25), falling, 600, 20)
+    assert [state[0].index(MASK) if MASK in state[0] else 600 for state in states] == list(range(30, 601, 30))
+    assert [state[0].count(MASK) for state in states] == list(range(570, -1, -30))
 
 
 def test_common_tokens_are_put_off(tmp_path):

@@ -12,6 +12,7 @@ from redraft.decoding import walk
 from redraft.samplers import RCR, Unmask, parse
 from test_papers import best, log_softmax, logits_of
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 NO_EOS = replace(READING, eos="none")
 
 

@@ -15,6 +15,7 @@ from redraft.samplers.wino import shadowed
 from test_papers import best, log_softmax
 
 SURE = Chaos(3, spread=20)
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 NO_EOS = replace(READING, eos="none")
 
 
