@@ -5,21 +5,20 @@ Its own graders of programs are given our sandbox to run them in, by a metric of
 
 import hashlib
 import json
-import os
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from published import DATA, needs_data
 from redraft.evals.run import buckets, evaluate
 from redraft.evals.tasks import find
 from redraft.generation import Plan
-from redraft.models import Model
+from redraft.models import Model, load
 from redraft.models.standin import random_llada
 from running import run
 
-DATA = Path(os.environ.get("REDRAFT_DATA") or Path(__file__).parents[2] / "shared" / "data")
-pytestmark = pytest.mark.skipif(not (DATA / "lm_eval_reference_prompts.jsonl").is_file(), reason="no benchmark files")
+pytestmark = needs_data
 PLAN = Plan.of("d3im", length=32, steps=4)
 COUNT = 4
 
@@ -126,10 +125,15 @@ TEXTS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("task", ["gsm8k", "mbpp"])
-@pytest.mark.parametrize("scripted", [False, True], ids=["decoded", "scripted"])
-def test_our_runner_and_the_harness_agree_on_every_item(harness, model, task, scripted):
+@pytest.mark.parametrize("answers", ["random", "scripted", "bundled"])
+def test_our_runner_and_the_harness_agree_on_every_item(harness, model, task, answers):
     from redraft.evals.lm import Redraft
 
+    scripted = answers == "scripted"
+    if answers == "bundled":
+        model = load("bundled")
+        if model.context < 2048:
+            pytest.skip(f"the bundled model reads {model.context} tokens, which no prompt with worked examples fits")
     ours = find(task)
     items = ours.items(count=COUNT, data=DATA)
     texts = TEXTS[task]
