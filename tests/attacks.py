@@ -81,7 +81,7 @@ def escaped(attempts):
 
 def escape(attempts: dict[str, str]) -> Job:
     """A program that tries them all. It passes if all of them fail; if not, the detail names those that did not."""
-    return Job(ESCAPING, f"done = escaped({attempts!r})\nassert done == [], done", timeout=20)
+    return Job(ESCAPING, f"done = escaped({attempts!r})\nassert done == [], done", timeout=20.0)
 
 
 def run_as(layers: tuple[str, ...], jobs: dict[str, Job]) -> dict[str, Outcome]:

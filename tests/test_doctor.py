@@ -29,7 +29,8 @@ def trouble(*options):
 def test_all_is_well_here():
     found = findings(code=0)
     libraries = {"python", "torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers", "numpy"}
-    assert libraries | {"cpu", "float32", "bfloat16", "float64", "determinism", "batches", "bundled"} <= found.keys()
+    working = {"cpu", "float32", "bfloat16", "float64", "determinism", "batches", "bundled", "sandbox"}
+    assert libraries | working <= found.keys()
     assert found["torch"]["said"] == metadata.version("torch")
     assert "mask 2, end [0], pad 1, vocabulary 54, context 256, dtype float32" in found["bundled"]["said"]
 

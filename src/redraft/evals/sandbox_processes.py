@@ -35,7 +35,7 @@ SCRATCH_SIZE = 64 * 2**20  # as inside.confine has it
 SCRATCH_FILES = 4096
 MOST_THREADS = 1024  # the kernel would let a program of root's have as many as the machine can have
 CHANNELS = ("line", "verdicts")  # what a process may be given to talk through
-FLAGS = ("-s", "-P", "-S", "-B")  # no packages of the user's, nothing of the working directory, no site, no bytecode
+FLAGS = ("-s", "-P", "-S")  # no packages of the user's, nothing of the working directory, no site
 # Sets have the same order every time, so that verdicts are the same again; and threads share their memory: each would
 # reserve 64 MiB for itself, of the little that there is.
 VARIABLES = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2"}

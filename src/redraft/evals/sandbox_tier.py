@@ -20,7 +20,7 @@ def tier() -> Tier:
     if sys.platform == "linux":
         layers.insert(0, BUBBLEWRAP if shutil.which("bwrap") else "namespaces")
     while True:
-        found = _probe(Tier(tuple(layers)))
+        found = probe(Tier(tuple(layers)))
         if found and found[0] == "tried":
             return Tier(tuple(layers), tuple(found[1:]))
         refused = found[1] if found else BUBBLEWRAP
@@ -31,7 +31,8 @@ def tier() -> Tier:
             layers.insert(0, "namespaces")
 
 
-def _probe(held: Tier) -> list[str] | None:
+def probe(held: Tier) -> list[str] | None:
+    """What a process that these layers hold says: "tried" and what it could do, or "refused" and the layer."""
     verdicts, said = os.pipe()
     with tempfile.NamedTemporaryFile(prefix="redraft-") as outside:
         given = {"verdicts": said, "outside": outside.name}
