@@ -3,9 +3,10 @@
 Its options are tested too once they are named in `VARIANTS`; its defaults are tested in any case.
 """
 
+import os
 import pickle
 from dataclasses import is_dataclass, replace
-from functools import cache
+from functools import lru_cache
 
 import jaxtyping
 import pytest
@@ -14,6 +15,7 @@ import torch
 import redraft.samplers
 from fakes import MASK, READING, Chaos, Spy, fresh, pin, responses
 from redraft.decoding import SAMPLERS, Denoise, Reading, Sampler, Step, walk
+from redraft.decoding.notation import listed
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
@@ -54,6 +56,9 @@ VARIANTS = {
     "t2m": ["t2m(detector=t2t_remask, th=0.5)", "t2m(detector=logit_diff, th=0.5)"],
 }
 NOTATIONS = [notation for name in SAMPLERS for notation in (name, *VARIANTS.get(name, ()))]
+# Samplers from files, which are held to the same promises: REDRAFT_SAMPLERS='./mine.py:mine;./mine.py:mine(k=3)'
+if OUTSIDE := os.environ.get("REDRAFT_SAMPLERS"):
+    NOTATIONS += [repr(redraft.samplers.parse(text, files=True)) for text in listed(OUTSIDE)]
 
 SHAPES = {  # length, steps, block
     "one block": (12, 6, None),
@@ -90,7 +95,7 @@ def go(notation: str, shape: str, reading: str = "greedy", model: str = "chaos",
     return walk(MODELS[model], canvas, sampler, steps=steps, block=block, reading=READINGS[reading], **options)
 
 
-@cache
+@lru_cache(maxsize=2 * len(CASES))  # all of one sampler; more would only burden the garbage collector
 def decode(notation: str, shape: str, reading: str = "greedy", model: str = "chaos") -> tuple[Step, ...]:
     return tuple(go(notation, shape, reading, model))
 

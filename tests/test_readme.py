@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -47,21 +46,6 @@ def test_readme_lists_every_sampler_with_its_options():
     for name in set(SAMPLERS):
         fields = SAMPLERS.classes[name].__dataclass_fields__
         assert ", ".join(f"{field.name}={field.default}" for field in fields.values()) in table[name]
-
-
-def test_the_sampler_of_the_guide_works(tmp_path, monkeypatch):
-    sampler, test = blocks("docs/adding-a-sampler.md", "python")
-    (tmp_path / "patient.py").write_text(sampler)
-    monkeypatch.syspath_prepend(tmp_path)
-    before = dict(SAMPLERS.classes)
-    try:
-        import_module("patient")
-        scope: dict = {}
-        exec(compile(test, "test_patient.py", "exec"), scope)
-        scope["test_patience_of_one_is_d3im"]()
-    finally:
-        SAMPLERS.classes.clear()
-        SAMPLERS.classes.update(before)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
