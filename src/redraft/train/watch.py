@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -73,15 +72,20 @@ def headline(record: Record) -> str:
     return ", ".join([*said, f"{record['tokens_per_second']:,.0f} tokens/s"])
 
 
-def smooth(values: list[float | None], share: float) -> list[float]:
-    """An exponential average that starts unbiased and passes over steps without a value."""
+def smooth(values: list[float], share: float) -> list[float]:
+    """An exponential average that starts unbiased."""
     total = weight = 0.0
     found = []
     for value in values:
-        if value is not None:
-            total, weight = share * total + (1 - share) * value, share * weight + (1 - share)
-        found.append(total / weight if weight else math.nan)
+        total, weight = share * total + (1 - share) * value, share * weight + (1 - share)
+        found.append(total / weight)
     return found
+
+
+def seen(records: list[Record], key: str) -> tuple[list[int], list[float]]:
+    """The steps at which there was something to measure, and what: a curve ends where that ends."""
+    found = [record for record in records if record[key] is not None]
+    return [record["step"] for record in found], [record[key] for record in found]
 
 
 def curves(records: list[Record], path: Path, *, title: str) -> bool:
@@ -91,18 +95,15 @@ def curves(records: list[Record], path: Path, *, title: str) -> bool:
         from matplotlib.figure import Figure
     except ImportError:
         return False
-    steps = [record["step"] for record in records]
-    share = 1 - 1 / (1 + len(steps) / 20)  # a twentieth of the run is averaged, however long it is
+    share = 1 - 1 / (1 + len(records) / 20)  # a twentieth of the run is averaged, however long it is
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     FigureCanvasAgg(figure)  # no pyplot: it would look for a screen
     figure.suptitle(title)
     (losses, commits, errors), (norm, heat, speed) = figure.subplots(2, 3)
 
     def draw(axes: Any, key: str, colour: str, label: str = "") -> None:
-        values = [record[key] for record in records]
-        axes.plot(
-            steps, [math.nan if value is None else value for value in values], ".", ms=2, alpha=0.35, color=colour
-        )
+        steps, values = seen(records, key)
+        axes.plot(steps, values, ".", ms=2, alpha=0.35, color=colour)
         axes.plot(steps, smooth(values, share), color=colour, label=label)
 
     draw(losses, "loss_masked", "tab:gray", "masked")
