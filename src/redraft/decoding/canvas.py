@@ -138,13 +138,9 @@ class Block:
 
     def put_rows(self, index: Int[Tensor, " r"], rows: Block) -> Block:
         """The block with `rows` in place of the rows `index`; the others stay as they were."""
-
-        def put(mine: Tensor, theirs: Tensor) -> Tensor:
-            return mine.index_put((index,), theirs)
-
         assert (self.memory is None) == (rows.memory is None), "a sampler whose rows end early sets its memory in begin"
-        memory = map_memory(put, self.memory, rows.memory)
-        return replace(self, tokens=put(self.tokens, rows.tokens), memory=memory)
+        memory = map_memory(lambda mine, theirs: mine.index_put((index,), theirs), self.memory, rows.memory)
+        return replace(self, tokens=self.tokens.index_put((index,), rows.tokens), memory=memory)
 
 
 def map_memory(function: Callable[..., Tensor], *memories: Memory) -> Memory:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Literal, NamedTuple, get_args, no_type_check
 
 import torch
@@ -142,21 +143,28 @@ def predict(
         for token in reading.eos_ids if reading.temperature == 0 else reading.eot_ids:
             logits[..., token] = -torch.inf
 
-    scores = _scores(logits, reading, noise)
+    # Partial functions, not closures: those would be made anew, and with their checks in tests, at every call.
+    vetoed = partial(_vetoed, reading=reading, final=final)
     lowest = torch.finfo(logits.dtype).min
-    floor = -torch.inf if reading.overflow == "strict" else lowest
-
-    def vetoed(ids: Tensor) -> Tensor:
-        if reading.eos != "confidence":
-            return torch.zeros_like(ids, dtype=torch.bool)
-        return is_any(ids, reading.eos_ids) & ~final
-
-    def score_of(ids: Tensor) -> Tensor:
-        # A candidate of probability 0 (llada_confidence) is the worst there is, but still one; and +inf, which a margin
-        # may overflow to, is for samplers to say that a position must stay.
-        return torch.where(vetoed(ids), floor, scores(ids).clamp(lowest, -lowest))
-
+    scores, floor = _scores(logits, reading, noise), -torch.inf if reading.overflow == "strict" else lowest
+    score_of = partial(_score, scores=scores, vetoed=vetoed, lowest=lowest, floor=floor)
     return Prediction(tokens, score_of(tokens), vetoed(tokens), logits, score_of)
+
+
+def _vetoed(ids: Tensor, reading: Reading, final: Tensor) -> Tensor:
+    """Where a token is one that may not be kept yet."""
+    if reading.eos != "confidence":
+        return torch.zeros_like(ids, dtype=torch.bool)
+    return is_any(ids, reading.eos_ids) & ~final
+
+
+def _score(ids: Tensor, scores: Callable[..., Tensor], vetoed: Callable[..., Tensor], lowest: float, floor: float):
+    """The ranking measure as samplers see it.
+
+    A candidate of probability 0 (llada_confidence) is the worst there is, but still one; and +inf, which a margin may
+    overflow to, is for samplers to say that a position must stay.
+    """
+    return torch.where(vetoed(ids), floor, scores(ids).clamp(lowest, -lowest))
 
 
 def _nucleus(logits: Float[Tensor, "b w v"], reading: Reading) -> Bool[Tensor, "b w v"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
@@ -175,16 +176,15 @@ class Denoise:
 
     def read(self, logits: Float[Tensor, "b w v"], *, aside: bool = False) -> Prediction:
         """Logits of the window as a `Prediction`, kept for the record unless it is an `aside` (a shadow's, say)."""
-        call = len(self.predictions)
-
-        def noise(stream: str, size: tuple[int, ...]) -> Tensor:
-            return uniform(self.block, self.clock, f"{stream}.{call}", size)
-
         final, mask_id = self.clock.final, self.block.mask_id
+        noise = partial(self._noise, len(self.predictions))
         prediction = predict(logits, self.reading, mask_id=mask_id, final=final, noise=noise)
         if not aside:
             self.predictions.append(prediction)
         return prediction
+
+    def _noise(self, call: int, stream: str, size: tuple[int, ...]) -> Tensor:
+        return uniform(self.block, self.clock, f"{stream}.{call}", size)
 
     @torch.no_grad()
     def look(

@@ -57,10 +57,11 @@ class Corrective(Sampler):
 
 def outliers(p: Float[Tensor, "b w"], among: Bool[Tensor, "b w"], k: Number) -> Bool[Tensor, "b w"]:
     """What lies more than k robust standard deviations below the median."""
+    below = median(p, among) - p
+    return below > k * TO_DEVIATION * median(below.abs(), among).clamp_min(1e-10)
 
-    def median(values: Tensor) -> Tensor:  # torch's: the lower of the two in the middle
-        middle = (among.sum(-1, keepdim=True) - 1).clamp_min(0) // 2
-        return torch.where(among, values, torch.inf).sort(dim=-1).values.gather(-1, middle)
 
-    below = median(p) - p
-    return below > k * TO_DEVIATION * median(below.abs()).clamp_min(1e-10)
+def median(values: Float[Tensor, "b w"], among: Bool[Tensor, "b w"]) -> Float[Tensor, "b 1"]:
+    """torch's: of the two in the middle, the lower."""
+    middle = (among.sum(-1, keepdim=True) - 1).clamp_min(0) // 2
+    return torch.where(among, values, torch.inf).sort(dim=-1).values.gather(-1, middle)

@@ -82,9 +82,8 @@ class ReMDM(Sampler):
             sigmas = {"cap": room.clamp_max(self.rate), "rescale": self.rate * room, "conf": doubt * room}
             return before, after, sigmas[self.kind]
         early, late = 1 - before > self.t_on + 1e-6, 1 - before < self.t_off + 1e-6  # before and after the loop
-
-        def share(done: Tensor) -> Tensor:
-            later = torch.where(late, 1 - (1 - done) * (1 - self.alpha_on) / self.t_off, self.alpha_on)
-            return torch.where(early, (done * self.alpha_on / (1 - self.t_on)).clamp_max(self.alpha_on), later)
-
-        return share(before), torch.where(clock.final, 1.0, share(after)), self.rate * ~(early | late | clock.final)
+        done = torch.cat([before, after], dim=-1)
+        later = torch.where(late, 1 - (1 - done) * (1 - self.alpha_on) / self.t_off, self.alpha_on)
+        shares = torch.where(early, (done * self.alpha_on / (1 - self.t_on)).clamp_max(self.alpha_on), later)
+        before, after = shares[:, :1], torch.where(clock.final, 1.0, shares[:, 1:])
+        return before, after, self.rate * ~(early | late | clock.final)

@@ -169,13 +169,15 @@ def _sample(
     uniform: Callable[..., Tensor] = counter_uniform,
 ) -> tuple[Int[Tensor, " c"], Float[Tensor, " c"]]:
     """One reading of each position, with noise of its own seed and column; end tokens are allowed (methods S13)."""
-
-    def noise(stream: str, size: tuple[int, ...]) -> Tensor:
-        return uniform(seeds, (stream_number(f"train.{stream}"), turn, columns), size)
-
     final = torch.ones_like(columns, dtype=torch.bool)[:, None]
     reading = Reading(temperature=temperature, eos="none")
-    prediction = predict(logits[:, None], reading, mask_id=mask_id, final=final, noise=noise)
+    prediction = predict(
+        logits[:, None],
+        reading,
+        mask_id=mask_id,
+        final=final,
+        noise=lambda stream, size: uniform(seeds, (stream_number(f"train.{stream}"), turn, columns), size),
+    )
     assert prediction.logits is not None
     surest = prediction.score(prediction.logits.argmax(-1))  # the position's, whichever token was sampled
     return prediction.tokens[:, 0], surest[:, 0]
