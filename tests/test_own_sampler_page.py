@@ -17,7 +17,11 @@ from running import environment, run
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "adding-a-sampler.md").read_text()
 FILE, TEST = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
-LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.S) for line in block.splitlines()]
+LINES = [
+    line
+    for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.S)
+    for line in block.replace("\\\n", "").splitlines()
+]
 COMMANDS = {words[1]: words[1:] for words in map(shlex.split, LINES) if words[0] == "redraft"}
 FEW = ("--count", "2", "--length", "8", "--steps", "2")
 

@@ -247,7 +247,20 @@ def test_runs_of_other_weights_are_refused(copied, model, tmp_path):
     before = runs(copied)
     done = run(*SMALL, "--samplers", "unmask;d3im", "--model", other, "--out", copied)
     assert done.code == 2
-    assert "was run otherwise: subject.fingerprint (" in done.err
+    assert "was run otherwise: fingerprint (" in done.err
+    assert runs(copied) == before
+
+
+def test_runs_of_another_machine_are_noticed_before_anything_is_run(copied, model, adapter):
+    """Also where their own adapter has nothing to do, and so is not loaded."""
+    for path in copied.rglob("card.json"):
+        card = json.loads(path.read_text())
+        path.write_text(json.dumps({**card, "protocol": {**card["protocol"], "device": "another"}}))
+    before = runs(copied)
+    asked = ("--samplers", "unmask;threshold", "--adapter", f"none,{adapter}")
+    done = run(*SMALL, *asked, "--model", model, "--out", copied)
+    assert done.code == 2
+    assert "was run otherwise: device ('another', now 'cpu" in done.err
     assert runs(copied) == before
 
 

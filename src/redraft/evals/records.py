@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -108,20 +109,33 @@ def begun(folder: Path) -> set[int]:
     return found
 
 
-def read_run(folder: Path) -> tuple[dict[str, Any], list[Record]]:
-    """The card and the records of a finished run."""
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of a finished run."""
     if not (folder / ITEMS).is_file():
         unfinished = (folder / f"{ITEMS}.part").is_file()
         said = "is not finished: repeat its command, which goes on" if unfinished else "is not the folder of a run"
         raise ValueError(f"{folder} {said}")
-    try:
+    with _undamaged(folder):
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
         for half in ("subject", "protocol"):
             card[half].keys()
+    return card
+
+
+def read_run(folder: Path) -> tuple[dict[str, Any], list[Record]]:
+    """The card and the records of a finished run."""
+    card = read_card(folder)
+    with _undamaged(folder):
         records = [Record(**json.loads(line)) for line in _lines(folder / ITEMS)]
+    return card, records
+
+
+@contextmanager
+def _undamaged(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"{folder} is not the folder of a run, or is damaged: {wrong}") from None
-    return card, records
 
 
 def _lines(path: Path) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 from redraft.decoding import Sampler
 from redraft.evals.processes import Processes
 from redraft.evals.protocol import Card, differing, protocol, subject, weights
-from redraft.evals.records import ITEMS, begun, read_run
+from redraft.evals.records import ITEMS, begun, read_card
 from redraft.evals.run import Evaluation, Forecast
 from redraft.evals.score import score
 from redraft.evals.task import Item, Task
@@ -192,7 +192,8 @@ class Sweep:
         bases = {one.task: self._evaluation(network, one) for one in (todo if first else mine)}
         hashed = weights(network)
         cards = {one: self._card(bases[one.task], one, hashed) for one in mine if one.task in bases}
-        self.group.agree(lambda: self._check([one for one in cards if one not in todo], cards))
+        finished = [one for one in (asked if first else mine) if one not in todo]
+        self.group.agree(lambda: self._check(finished, cards))
         if first:
             watcher.announce(len(todo), *self._forecast(todo, bases))
             self.group.agree(self._settle)
@@ -243,16 +244,20 @@ class Sweep:
         folder = self.out / one.folder
         if not (folder / ITEMS).is_file():
             return False
-        card, _ = read_run(folder)
-        known = {name: value for name, value in card["subject"].items() if name != "fingerprint"}
+        known = {name: value for name, value in read_card(folder)["subject"].items() if name != "fingerprint"}
         same(folder, differing(known, self._subject(one)))
         return True
 
     def _check(self, finished: Sequence[Combination], cards: dict[Combination, Card]) -> None:
-        """That finished runs are what would be run now: same weights, same machine, same packages."""
+        """That finished runs are what would be run now: same weights, where these are loaded; same machine, packages
+        and questions for all."""
+        protocols = {one.task: card["protocol"] for one, card in cards.items()}
         for one in finished if self.group.first else ():
             folder = self.out / one.folder
-            same(folder, differing(read_run(folder)[0], cards[one]))
+            card = read_card(folder)
+            same(folder, differing(card["protocol"], protocols.get(one.task, card["protocol"])))
+            if one in cards:
+                same(folder, differing(card["subject"], cards[one]["subject"]))
 
     def _left(self, one: Combination, evaluation: Evaluation) -> list[list[int]]:
         done = set() if self.overwrite else begun(self.out / one.folder)
