@@ -255,7 +255,8 @@ class Sweep:
         for one in finished if self.group.first else ():
             folder = self.out / one.folder
             card = read_card(folder)
-            same(folder, differing(card["protocol"], protocols.get(one.task, card["protocol"])))
+            if one.task in protocols:
+                same(folder, differing(card["protocol"], protocols[one.task]))
             if one in cards:
                 same(folder, differing(card["subject"], cards[one]["subject"]))
 
