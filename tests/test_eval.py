@@ -2,13 +2,16 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+import typer
 
+from redraft.cli import app
 from redraft.evals import presets
 from redraft.evals.presets import PRESETS, Preset
 from redraft.models.standin import random_llada
@@ -195,9 +198,22 @@ def test_the_page_on_evaluating_lists_the_presets():
 
 def test_the_code_of_the_page_runs(monkeypatch, capsys):
     monkeypatch.setattr("redraft.load", lambda name: random_llada())
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
-    exec(compile(code, "evaluating.md", "exec"), {})
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
+    for code in blocks:
+        exec(compile(code, "evaluating.md", "exec"), {})
+    assert len(blocks) == 2
     assert re.match(r"\d+ ", capsys.readouterr().out)
+
+
+def test_the_commands_of_the_page_are_commands():
+    """Read as the command line reads them, and not run: their models are large."""
+    shown = "".join(re.findall(r"```sh\n(.*?)```", PAGE, flags=re.S)).replace("\\\n", " ")
+    lines = [shlex.split(line.partition("redraft ")[2]) for line in shown.splitlines() if "redraft " in line]
+    commands = typer.main.get_command(app).commands
+    assert {name for name, *_ in lines} >= {"eval", "compare", "sweep", "lm-eval"}
+    for name, *given in lines:
+        if "..." not in given:
+            commands[name].make_context(name, given)
 
 
 # --- compare ---
