@@ -190,7 +190,6 @@ def test_set_up_code_is_run():
 def test_gold_solutions_of_humaneval_that_trip_graders(place):
     row = rows("humaneval")[place]
     assert humaneval.grade(row["canonical_solution"], row)
-    assert humaneval.grade(f"```python\n{row['prompt']}{row['canonical_solution']}```", row)
     assert not humaneval.grade("    pass\n", row)
 
 
