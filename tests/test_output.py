@@ -1,5 +1,6 @@
 """Answers on disk: whole lines whatever happens, one run a file, in order, under their name only when complete."""
 
+import io
 import json
 
 import pytest
@@ -32,6 +33,25 @@ def interrupted(path, *indices, run=RUN):
 
 def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+class FullDisk(io.RawIOBase):
+    def writable(self):
+        return True
+
+    def write(self, content):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_named_and_a_run_that_answered_nothing_leaves_nothing(path, part):
+    file = AnswerFile(path, RUN)
+    file._file.close()
+    file._file = io.TextIOWrapper(io.BufferedWriter(FullDisk()))
+    with pytest.raises(OSError, match="No space left on device") as refused:
+        file.add(record(0))
+    assert refused.value.filename == str(part)
+    file.close()
+    assert not part.exists()
 
 
 def test_a_whole_run_is_in_order_and_alone(path, tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,11 @@ class AnswerFile:
     def add(self, record: dict[str, Any]) -> None:
         if record["index"] in self.finished:
             return
-        self._file.write(_line(record))
-        self._file.flush()
+        try:
+            self._file.write(_line(record))
+            self._file.flush()
+        except OSError as refused:  # it does not say where
+            raise OSError(refused.errno, refused.strerror, str(self.part)) from refused
         self.finished[record["index"]] = record
 
     def finish(self) -> None:
@@ -67,7 +71,8 @@ class AnswerFile:
 
     def close(self) -> None:
         """Leave an interrupted run's lines in place; a run that answered nothing leaves nothing."""
-        self._file.close()
+        with suppress(OSError):  # a full disk refuses the same line once more
+            self._file.close()
         if not self.finished:
             self.part.unlink(missing_ok=True)
 
