@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import redraft.samplers  # noqa: F401  (registers ours)
 from redraft.decoding import SAMPLERS, outside
 from redraft.models.standin import random_llada
+from redraft.samplers import parse
 from running import environment, run
 
 ROOT = Path(__file__).parents[1]
@@ -71,10 +71,12 @@ def test_the_file_can_be_compared_as_the_page_says(folder, model, command):
 
 
 def pytest_says(command, folder, cwd, *options):
-    """What pytest says of a line of the page; `folder` is where ./patient.py lies."""
+    """What pytest says of a line of the page, and of liar.py where there is one; `folder` is where the files lie."""
     line = next(line for line in LINES if command in line)
     words = shlex.split(line.replace("./patient.py", f"{folder}/patient.py"))
     given = dict(word.split("=", 1) for word in words if word.startswith("REDRAFT_SAMPLERS="))
+    if given and (folder / "liar.py").exists():
+        given["REDRAFT_SAMPLERS"] += f";{folder}/liar.py:liar"
     arguments = words[len(given) + 1 :]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, *options],
@@ -84,26 +86,29 @@ def pytest_says(command, folder, cwd, *options):
 
 
 @pytest.mark.long
-def test_the_file_has_its_own_test_which_can_fail(folder):
+def test_the_file_has_its_own_test(folder):
     code, said = pytest_says("pytest patient.py", folder, folder)
     assert (code, "1 passed" in said) == (0, True), said
+
+
+def test_its_own_test_can_fail(folder):
     path = folder / "patient.py"
     path.write_text(path.read_text().replace("defeats < self.patience", "defeats <= self.patience"))
-    code, said = pytest_says("pytest patient.py", folder, folder)
-    assert (code, "test_patience_of_one_is_d3im" in said) == (1, True), said
+    broken = type(parse("./patient.py:patient", files=True))
+    with pytest.raises(AssertionError):
+        vars(sys.modules[broken.__module__])["test_patience_of_one_is_d3im"]()
 
 
 @pytest.mark.long
 def test_the_contract_holds_a_file_to_its_promises(folder):
-    code, said = pytest_says("tests/test_contract.py", folder, ROOT)
-    assert code == 0, said
-    assert int(re.search(r"(\d+) passed", said)[1]) > 60
-    path = folder / "patient.py"
-    path.write_text(path.read_text().replace('"m2t", "t2t", "t2m"', '"m2t", "t2m"'))  # it overwrites, and denies it
-    code, said = pytest_says("tests/test_contract.py", folder, ROOT, "-k", "patient and transition")
+    """Beside the page's own, one that overwrites and denies it."""
+    liar = FILE.replace("Patient", "Liar").replace('"m2t", "t2t", "t2m"', '"m2t", "t2m"')
+    (folder / "liar.py").write_text(liar)
+    code, said = pytest_says("tests/test_contract.py", folder, ROOT, "-k", "patient or liar")
     assert code == 1
-    failed = {line.split("::")[1].split("[")[0] for line in said.splitlines() if line.startswith("FAILED")}
-    assert "test_walks_make_exactly_the_declared_transitions" in failed
+    failed = {line.split("::")[1].split(" ")[0] for line in said.splitlines() if line.startswith("FAILED")}
+    assert failed == {"test_walks_make_exactly_the_declared_transitions[liar]"}, said
+    assert int(re.search(r"(\d+) passed", said)[1]) > 100
 
 
 def test_a_registered_sampler_needs_one_line_more():
