@@ -1,5 +1,6 @@
-"""docs/samplers.md tells of every sampler what the sampler says of itself."""
+"""docs/samplers.md and `redraft samplers` tell of every sampler what the sampler says of itself."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 import redraft.samplers  # registers them
 from redraft.decoding import SAMPLERS
+from running import run
 
 DOCS = Path(__file__).parents[1] / "docs"
 PARTS = re.split(r"^### `(\w+)`\n", (DOCS / "samplers.md").read_text().split("## Not built")[0], flags=re.M)
@@ -34,6 +36,19 @@ def test_what_is_not_built_is_named_with_the_reason():
     assert "**STaRR**" in text
     assert "Neither formulas nor code were found" in " ".join(text.split())
     assert "starr" not in SAMPLERS
+
+
+def test_the_command_lists_every_sampler_whole():
+    listed = {one["name"]: one for one in json.loads(run("samplers", "--json").out)}
+    assert sorted(listed) == sorted(SAMPLERS)
+    shown = re.sub(r"[│\s]+", " ", run("samplers").out)
+    for name, one in listed.items():
+        sampler = SAMPLERS.classes[name]()
+        options = {option: about["default"] for option, about in one["options"].items()}
+        assert options == {field: getattr(sampler, field) for field in sampler.__dataclass_fields__}
+        assert set(one["channels"]) == sampler.channels
+        assert (one["reach"], one["eos"], one["experimental"]) == (sampler.reach, sampler.eos, sampler.experimental)
+        assert all(one[fact] in shown for fact in ("calls", "citation", "provenance"))
 
 
 def test_the_glossary_leads_to_it():

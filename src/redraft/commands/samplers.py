@@ -30,6 +30,7 @@ def samplers(
             "may": ", ".join(_CHANNELS[channel] for channel in one["channels"]),
             "writes": one["reach"],
             "calls": one["calls"],
+            "eos": one["eos"],
             "cite": one["citation"],
             "from": one["provenance"],
         }
