@@ -300,7 +300,8 @@ sandbox.run("import time\\ntime.sleep(600)", timeout=600)
 
 
 @linux
-def test_nothing_is_left_when_the_grader_is_killed():
+def test_nothing_is_left_when_the_grader_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # nobody is there to clear away an empty folder
     with subprocess.Popen([sys.executable, "-c", STARTED], stdout=subprocess.PIPE, text=True) as grader:
         numbers = [int(grader.stdout.readline()) for _ in range(2)]
         ends = [os.pidfd_open(number) for number in numbers]
@@ -308,6 +309,7 @@ def test_nothing_is_left_when_the_grader_is_killed():
     for end in ends:
         assert select.select([end], [], [], 30)[0], "it is still there"
         os.close(end)
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 @linux

@@ -133,8 +133,8 @@ def test_without_rights(tier, reachable):
     if layers != LANDLOCKED:
         asked["outside"] = str(folder / "private.txt")
     done = subprocess.run(
-        [python, "-m", "attacks"], user=NOBODY, group=NOBODY, extra_groups=[], cwd=folder, env={"PATH": os.environ["PATH"]},
-        input=json.dumps(asked), capture_output=True, text=True,
+        [python, "-m", "attacks"], user=NOBODY, group=NOBODY, extra_groups=[], cwd=folder,
+        env={"PATH": os.environ["PATH"]}, input=json.dumps(asked), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

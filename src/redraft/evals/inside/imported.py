@@ -54,6 +54,8 @@ def fetch(home: str, name: str, *, computing: bool) -> Any:
     if home not in (COMPUTING_MODULES if computing else MODULES):
         raise KeyError(home)
     module = importlib.import_module(home)
+    if name.startswith("_"):
+        raise KeyError(name)
     if not computing:
         return getattr(module, name) if name else module
     names = set(_public(home)) - CONTEXTS

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from .harmless import FORMATTING, INSPECTING, SAFE
 from .imported import MODULES, fetch
-from .joined import INSPECTING, SAFE
-from .remote import OPERATIONS
+from .remote import OPERATIONS, Remote
 from .values import CHANGEABLE
 from .wire import Peer
 
@@ -33,8 +33,8 @@ class Names(dict[str, Any]):
         entry_point: str | None,
         trusted: bool,
     ) -> None:
-        safe = {name: held for name, held in vars(builtins).items() if name in SAFE}
-        super().__init__(__builtins__=builtins if trusted else safe, __name__="__main__")
+        safe = {name: held for name, held in vars(builtins).items() if name in SAFE} | COMPUTING
+        super().__init__(__builtins__=builtins if trusted else safe, __name__="__main__", __set__=_set)
         self.peer, self.trusted = peer, trusted
         self.tested = {entry_point} if entry_point else _only_builtins(tests)  # builtins that are the program's own
         self.imported = {name: (name, "") for name in _modules(tests)} | imported
@@ -72,6 +72,30 @@ class Names(dict[str, Any]):
         if isinstance(function, types.FunctionType):
             return function.__globals__ is self
         return (value if isinstance(value, type) else type(value)).__module__ == "__main__"
+
+
+def _get(value: Any, name: str, *default: Any) -> Any:
+    if name in FORMATTING or INSPECTING.match(name):
+        raise AttributeError(name)
+    return getattr(value, name, *default)
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        _get(value, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _set(value: Any, name: str, to: Any) -> None:
+    """For tests that are not trusted: what is the program's they may change, and nothing else."""
+    if type(value) is not Remote:
+        raise TypeError(f"{name} is not set on an object of the program")
+    setattr(value, name, to)
+
+
+COMPUTING = {"getattr": _get, "hasattr": _has}
 
 
 def _is_method(value: Any, attribute: str) -> bool:
