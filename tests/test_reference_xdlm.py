@@ -95,6 +95,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "steps": 12,
         "block": 8,
     },
+    "canvas, ragged, temperature, blocks": {
+        "sampler": "xdlm(k1=0.4, region=canvas)",
+        "prompts": "ragged",
+        "by_row": True,
+        "length": 24,
+        "steps": 12,
+        "block": 12,
+        "reading": {"temperature": 0.7},
+    },
     "k1 = 0": {"sampler": "xdlm(k1=0.0)", "length": 16, "steps": 8},
 }
 
@@ -134,19 +143,21 @@ def replaced(canvases: list[list[list[int]]]) -> list[int]:
 
 def reference(git, setting: dict[str, Any], seed: int) -> list[list[list[int]]]:
     canvas, sampler = canvas_of(setting), sampler_of(setting)
-    reading, model, drawn = setting.get("reading", {}), Recorded(seed), []
+    reading, model, draws = setting.get("reading", {}), Recorded(seed), 0
     block = setting.get("block") or setting["length"]
     each = setting["steps"] // (setting["length"] // block)
 
     def noise(like, dtype):
-        """Ours is 1 - u, and drawn for the window only."""
-        stage, step = divmod(len(drawn), each)
-        drawn.append(
-            1 - counter_uniform(canvas.seeds, (stage, step + 1, stream_number("gumbel.0")), (block, VOCABULARY))
-        )
+        """Ours is 1 - u, and drawn for the window only, which may begin with the prompt."""
+        nonlocal draws
+        stage, step = divmod(draws, each)
+        draws += 1
+        stop = canvas.start + (stage + 1) * block
+        first = 0 if sampler.reach == "canvas" else stop - block
+        counters, lead = (stage, step + 1, stream_number("gumbel.0")), max(0, canvas.start - first)
+        drawn = counter_uniform(canvas.seeds, counters, (stop - first, VOCABULARY), first=-lead * VOCABULARY)
         whole = torch.full(like.shape, 0.5, dtype=dtype)
-        start = canvas.start + stage * block
-        whole[:, start : start + block] = drawn[-1].to(dtype)
+        whole[:, first:stop] = 1 - drawn.to(dtype)
         return whole
 
     source = git("show", "HEAD:generate.py")
