@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
 import typer
 
@@ -18,7 +18,7 @@ from redraft.commands.generate import is_out_of_memory
 from redraft.evals.watcher import SweepWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from redraft.decoding import Reading, Sampler, Step
     from redraft.evals.rows import Baseline, Row
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WIDTH = 200  # of the printed table, whatever the terminal's: cells in lines of their own cannot be read
+
+
+class Shape(NamedTuple):
+    """What a preset may settle for a task; None where nothing is asked for."""
+
+    length: Any  # int | None; the task's, where nothing is asked for
+    block: int | None
+    chat: bool | None
+    eos: Any  # EosPolicy
 
 
 def sweep(
@@ -142,21 +151,21 @@ def sweep(
         raise ValueError(f"--data is one task's file, and there are {len(chosen)} tasks: sweep each on its own")
     if precision not in get_args(Precision):  # the reading calls it dtype, which here is that of the weights
         raise ValueError(f"--precision is one of {', '.join(get_args(Precision))}, not {precision!r}")
-    shapes: dict[str, tuple[int, int | None, bool | None, Reading]] = {}
-    words: dict[str, Any] = {"rank": rank, "overflow": overflow, "dtype": precision}
+    words: dict[str, Any] = {
+        "temperature": temperature, "rank": rank, "guidance": guidance, "overflow": overflow, "dtype": precision,
+    }  # fmt: skip
+    shapes, readings = {}, {}
     for name, task in chosen.items():
-        shape = (length, block, chat, eos)
+        shape = Shape(length, block, chat, eos)
         if preset is not None:
-            fixed = {"--length": length, "--block": block, "--eos": eos, "--chat": chat}
-            settled = published(preset, name, fixed)
-            shape = (settled.length, settled.block, settled.chat, settled.eos)
-        policy: Any = shape[3] or "confidence"
-        reading = Reading(temperature=temperature, guidance=guidance, eos=policy, **words)
-        shapes[name] = (task.length if shape[0] is None else shape[0], shape[1], shape[2], reading)
+            settled = published(preset, name, {f"--{option}": value for option, value in shape._asdict().items()})
+            shape = Shape(settled.length, settled.block, settled.chat, settled.eos)
+        shapes[name] = shape if shape.length is not None else shape._replace(length=task.length)
+        readings[name] = Reading(eos=shape.eos or "confidence", **words)
 
     def plan(task: str, rule: Sampler, steps: int) -> Plan:
-        own_length, own_block, _, reading = shapes[task]
-        return Plan.of(rule, length=own_length, steps=steps, block=own_block, reading=reading)
+        length, block = shapes[task][:2]
+        return Plan.of(rule, length=length, steps=steps, block=block, reading=readings[task])
 
     asked, left_out = combine(chosen, names, rules, lambda task: counts or default_steps(*shapes[task][:2]), plan)
     against = Baseline(
@@ -173,7 +182,7 @@ def sweep(
         held = sandbox_tier(allow_weak_sandbox) if task.runs_code else None
         own = items_of(task, subset, split=split, shots=shots, data=data)
         check_prompts([item.prompt for item in own])
-        questions[name] = Questions(task, own, shapes[name][2], task.shots if shots is None else shots, held)
+        questions[name] = Questions(task, own, shapes[name].chat, task.shots if shots is None else shots, held)
     settings = {
         "model": model, "revision": revision, "device": device, "dtype": dtype, "preset": preset, "length": length,
         "block": block, "eos": eos, "overflow": overflow, "temperature": temperature, "rank": rank,
@@ -181,7 +190,7 @@ def sweep(
         "data": None if data is None else str(data), "split": split, "subset": subset, "seed": seed,
         "batch_size": batch_size,
     }  # fmt: skip
-    notes = [*left_out, *other_policies(rules, shapes.values())]
+    notes = [*left_out, *other_policies(rules, readings.values())]
     notes += dict.fromkeys(note for one in asked for note in one.plan.notes)
     if not find_spec("matplotlib"):
         notes.append(f"there will be no {PICTURE} without matplotlib: pip install 'redraft[plots]'")
@@ -235,9 +244,9 @@ def one_of(option: str, known: Sequence[T], value: T) -> T:
     return value
 
 
-def other_policies(rules: list[Sampler], shapes: Any) -> list[str]:
+def other_policies(rules: Sequence[Sampler], readings: Iterable[Reading]) -> list[str]:
     """Samplers that are meant for another EOS policy than the one that all rows have."""
-    policies = {reading.eos for *_, reading in shapes}
+    policies = {reading.eos for reading in readings}
     others = [repr(rule) for rule in rules if policies - {rule.eos} and rule.eos == "none"]
     if not others:
         return []
