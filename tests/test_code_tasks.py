@@ -1,15 +1,13 @@
 """HumanEval and MBPP: which part of a response is the program, and what becomes of it in the sandbox."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from published import DATA, needs_data, rows
+from published import needs_data, rows
 from redraft.evals import humaneval, mbpp
 from redraft.evals.extract import fenced, program, text_of
 from redraft.evals.humaneval import completion
-from redraft.evals.tasks import find
 
 SIGNATURE = "from typing import List\n\n\ndef add(numbers: List[int]) -> int:\n"
 PROMPT = f'{SIGNATURE}    """ Add them up.\n    >>> add([1, 2])\n    3\n    """\n'
@@ -182,7 +180,7 @@ def test_set_up_code_is_run():
     assert mbpp.grade(SORT, {name: value for name, value in ROW.items() if name != "test_setup_code"})
 
 
-# --- the benchmarks themselves ---
+# --- the benchmarks themselves; all their solutions are run by test_sandbox_attacks.py ---
 
 
 @needs_data
@@ -200,26 +198,6 @@ def test_gold_solutions_of_mbpp_that_trip_graders(task_id):
     row = next(row for row in rows("mbpp") if row["task_id"] == task_id)
     assert mbpp.grade(row["code"], row)
     assert not mbpp.grade(f"def f():\n    return {task_id}", row)
-
-
-def graded(task, solutions):
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(task.grade, solutions, [item.gold for item in task.items(data=DATA)])
-    return {place: grade.verdict for place, grade in enumerate(found) if not grade}
-
-
-@needs_data
-@pytest.mark.long
-def test_every_gold_solution_of_humaneval_passes_within_a_minute():
-    started = time.perf_counter()
-    assert graded(find("humaneval"), [row["canonical_solution"] for row in rows("humaneval")]) == {}
-    assert time.perf_counter() - started < 60
-
-
-@needs_data
-@pytest.mark.long
-def test_every_gold_solution_of_mbpp_passes():
-    assert graded(find("mbpp"), [row["code"] for row in rows("mbpp") if 11 <= row["task_id"] <= 510]) == {}
 
 
 # --- extraction ---
