@@ -31,11 +31,12 @@ class Puzzling(ValueError):
 SIGNS = ("+", "-", r"\pm", r"\mp")
 RELATIONS = frozenset({"=", "<", ">", "<=", ">=", "!=", r"\in"})
 INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+REALS = ("bracket", "(", ")", (("negate", ("variable", "oo")), ("variable", "oo")))
 SIGNED = {
     r"\pi": ("constant", "pi"),
     r"\infty": ("variable", "oo"),
     r"\emptyset": ("set", ()),
-    r"\reals": ("bracket", "(", ")", (("negate", ("variable", "oo")), ("variable", "oo"))),
+    r"\reals": REALS,
     r"\ldots": ("variable", "..."),
 }
 LETTERS = {"e": ("constant", "e"), "i": ("constant", "i")}
@@ -110,6 +111,11 @@ class _Parser:
 
     def union(self) -> Node:
         parts = [self.ratio()]
+        if parts == [REALS] and (self.accept(r"\setminus") or self.accept(r"\backslash")):
+            kind, *held = self.ratio()
+            if kind != "set" or len(held[0]) != 1:
+                raise Puzzling("without more than one number")
+            return ("relation", (("variable", "x"), held[0][0]), ("!=",))
         while self.accept(r"\cup"):
             parts.append(self.ratio())
         return ("union", tuple(parts)) if len(parts) > 1 else parts[0]
@@ -273,11 +279,7 @@ class _Parser:
         if said == r"\langle":
             return self.bracket("(", (r"\rangle",))
         if said == r"\{":
-            if self.accept(r"\}"):
-                return ("set", ())
-            tree = self.items("set")
-            self.expect(r"\}")
-            return tree
+            return self.set()
         if said == "{":
             tree = self.items()
             if self.accept(r"\choose"):
@@ -327,6 +329,19 @@ class _Parser:
             return ("bracket", opened, closed, tree[1])
         if opened + closed not in ("()", "[]"):
             raise Puzzling("a bracket closed by another")
+        return tree
+
+    def set(self) -> Node:
+        """What it holds, or what is said of them: {x | x > 3} is x > 3."""
+        if self.accept(r"\}"):
+            return ("set", ())
+        kind = "set"
+        if self.token[0] == "letter" and self.rest[-1:] in ([("sign", "|")], [("sign", ":")]):
+            self.take()
+            self.take()
+            kind = "list"
+        tree = self.items(kind)
+        self.expect(r"\}")
         return tree
 
     def argument(self) -> Node:
