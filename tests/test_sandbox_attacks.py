@@ -1,5 +1,6 @@
 """Every hostile program, in every form, in every sandbox that there is here, for root and for a user without rights."""
 
+import ast
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 import attacks
 from attacks import FORMS, LANDLOCKED, STRONG, escape, escapes, programs, run_as, with_tests
 from redraft.evals import humaneval, mbpp, sandbox_tier
+from redraft.evals.inside.joined import split
 from redraft.evals.sandbox import Job, Outcome, Tier
 
 DATA = Path(os.environ.get("REDRAFT_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -165,6 +167,15 @@ def test_every_solution_of_humaneval_passes_within_a_minute():
     assert time.monotonic() - begun < 60
     assert len(grades) == 164
     assert [row["task_id"] for row, grade in zip(problems, grades, strict=True) if not grade] == []
+
+
+def test_the_tests_of_every_benchmark_are_found_behind_a_program():
+    texts = [f"{row['prompt']}    0\n{row['test']}\ncheck({row['entry_point']})\n" for row in rows("humaneval")]
+    assert all(split(text).trusted for text in texts)
+    for row in rows("mbpp"):
+        found = split("\n".join([row["code"], row["test_setup_code"], *row["test_list"]]))
+        asserts = [each for each in found.tests.body if isinstance(each, ast.Assert)]
+        assert len(asserts) >= len(row["test_list"]), row["task_id"]
 
 
 def test_every_solution_of_mbpp_passes():

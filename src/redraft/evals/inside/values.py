@@ -170,18 +170,22 @@ class Values:
         kind = type(raised)
         arguments = [part if isinstance(part, str | int | float) else repr(part)[:1000] for part in raised.args]
         try:
-            return [self.encode(kind), self.encode(list(arguments))]
+            told = self.encode(kind)
+            return [told, self.encode(list(arguments)), self.handle(raised) if told[0] == "exception" else None]
         except Exception:
-            return [self.encode(builtins.Exception), ["list"]]
+            return [self.encode(builtins.Exception), ["list"], None]
 
     def raised(self, value: Any) -> BaseException:
-        kind, arguments = map(self.decode, value)
+        kind, arguments, origin = map(self.decode, value)
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             kind = RuntimeError
         try:
-            return kind(*arguments)
+            made = kind(*arguments)
         except TypeError:
             return RuntimeError(f"{kind.__name__}: {arguments}")
+        if hasattr(kind, "__getattr__"):
+            made.__dict__["_origin"] = origin
+        return made
 
     def exception_class(self, number: int, name: str, base: str) -> type:
         """A class of the other side's own, to be raised and caught on this side."""
@@ -189,8 +193,16 @@ class Values:
             parent = getattr(builtins, base, None)
             assert isinstance(parent, type)
             assert issubclass(parent, BaseException)
-            self.theirs[number] = type(str(name), (parent,), {})
+            self.theirs[number] = type(str(name), (parent,), {"__getattr__": attribute})
         return self.theirs[number]
+
+
+def attribute(raised: BaseException, name: str) -> Any:
+    """Of an exception of the other side's: what its class adds is there."""
+    origin = raised.__dict__.get("_origin")
+    if name.startswith("__") or not isinstance(origin, Remote):
+        raise AttributeError(name)
+    return getattr(origin, name)
 
 
 def builtin_base(kind: type) -> str:
