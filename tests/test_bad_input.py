@@ -115,7 +115,7 @@ PROMPT_FILES = [
     ("x.jsonl", b'{"messages": []}\n', ["line 1 has neither"]),
     ("x.jsonl", b'{"messages": [{"role": "user"}]}\n', ["line 1 has neither"]),
     ("x.jsonl", b'{"messages": [{"role": "user", "content": " "}]}\n', ["the prompt is empty"]),
-    ("x.jsonl", b'{"messages": [{"role": "user", "content": "1"}]}\n', ["bundled: a list of messages needs"]),
+    ("x.jsonl", b'{"messages": [{"role": "user", "content": "1"}]}\n', ["bundled needs a chat template"]),
     ("x.json", b'[\n  {"prompt": "1"}\n]\n', ["line 1 is not JSON", "one whole object a line"]),
 ]
 

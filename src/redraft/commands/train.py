@@ -86,7 +86,9 @@ def train(
     ] = (1024),
     pad_loss: Annotated[
         str,
-        typer.Option(help="End tokens learnt after a response: true (up to --length), false, or up to multiples of N."),
+        typer.Option(
+            help="End tokens learnt after a response: true (up to --length), false, or N, filling it to multiples of N."
+        ),
     ] = "true",
     chat: Annotated[bool, typer.Option(help="Put prompts into the chat template.")] = True,
     preview: Annotated[bool, typer.Option("--preview", help="Show a batch as the model sees it, and stop.")] = False,
@@ -383,6 +385,9 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     from redraft.train import plan as planning
     from redraft.train.loop import memory as peak_memory
 
+    where = asked.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if where.partition(":")[0] not in ("cpu", "cuda", "mps"):  # it need not be here: a plan may be for another machine
+        raise ValueError(f"--device is cpu, cuda or mps, not {where!r}")
     config, stated = planning.shape_of(asked.model)
     dtype = stated if asked.dtype == "auto" else getattr(torch, asked.dtype, None)
     if not isinstance(dtype, torch.dtype):
@@ -390,9 +395,6 @@ def show_plan(asked: Asked, *, measure: bool) -> None:
     settings = asked.fitted(config.context)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     plan = planning.make_plan(config, dtype, asked.recipe, settings, world=world)
-    where = asked.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if where.partition(":")[0] not in ("cpu", "cuda", "mps"):  # it need not be here: a plan may be for another machine
-        raise ValueError(f"--device is cpu, cuda or mps, not {where!r}")
     gpu = not where.startswith("cpu") or (asked.device is None and planning.is_large(plan))
     itself = 0 if gpu else peak_memory(torch.device("cpu"))  # Python and PyTorch, which a GPU's memory does not hold
     table = Table(show_header=False, box=None, pad_edge=False)
