@@ -141,7 +141,7 @@ def test_a_prompt_is_never_eligible_and_the_answer_is_closed_and_filled():
 
     assert one(False) == whole
     assert one(True) == whole + [EOS] * (128 - len(whole))
-    assert one(16) == whole + [EOS] * (-len(whole) % 16)
+    assert one(16) == whole + [EOS] * (-(len(whole) - len(prompt)) % 16), "the response, not the whole"
     batch = collate(packed([record], pad_loss=16, length=128).take(1), pad_id=MODEL.pad_id)
     assert not batch.eligible[0, : len(prompt)].any()
     assert batch.eligible[0, len(prompt) :].all()

@@ -113,7 +113,7 @@ class Encoder:
         """
         if not self.pad_loss:
             return sample
-        have = len(sample.tokens)
-        step = self.length if self.pad_loss is True else self.pad_loss
-        width = min(self.length, -(-have // step) * step)
+        have, width = len(sample.tokens), self.length
+        if self.pad_loss is not True:  # of the response, for that is what a decoder's canvas is long
+            width = min(width, sample.prompt - (sample.prompt - have) // self.pad_loss * self.pad_loss)
         return sample._replace(tokens=np.pad(sample.tokens, (0, width - have), constant_values=self.eos))

@@ -38,7 +38,8 @@ class Packed(Iterator[Example]):
 
     Plain text: documents are put end to end with end-of-text between them and cut into `length`; an epoch's rest that
     fills no example is dropped. Prompt and response: one example each; `pad_loss` fills it with end-of-text tokens that
-    are learned too, up to `length` (True, as in LLaDA's fine-tuning), to the next multiple of a number, or not at all.
+    are learned too, up to `length` (True, as in LLaDA's fine-tuning), the response alone up to the next multiple of a
+    number (the length that the model is to answer at), or not at all.
     `chat` puts prompts into the model's chat template. Data that ends is read again (`repeat`).
     """
 
