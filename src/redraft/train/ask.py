@@ -60,6 +60,14 @@ def mask_of(model: Any) -> int:
     return model.mask_id if isinstance(model, Model) else innermost(model).config.mask_token_id
 
 
+def ends_of(model: Any) -> tuple[int, ...]:
+    """The end tokens of a model, or those that a network's config names."""
+    if isinstance(model, Model):
+        return model.eos_ids
+    named = innermost(model).config.eos_token_id
+    return tuple(named) if isinstance(named, (list, tuple)) else (named,)
+
+
 def vocabulary_of(model: Any) -> int:
     """The width of the logits, from the config: a sharded weight need not have its shape."""
     config = innermost(model).config

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from redraft.decoding.noise import counter_uniform, stream_number
-from redraft.decoding.reading import Reading, predict
+from redraft.decoding.reading import Reading, is_any, predict
 from redraft.decoding.sampler import top
 from redraft.shapes import Bool, Float, Int
-from redraft.train.ask import ask, evaluating, flat
+from redraft.train.ask import ask, ends_of, evaluating, flat
 from redraft.train.batch import Batch, Draft, position_uniform, row_uniform
 from redraft.train.compiled import uniform_for
 from redraft.train.rates import parse_rate
@@ -119,6 +119,7 @@ def self_commit(
     seeds = seeds.to(tokens.device)
     wanted = commit_counts(recipe, hidden, seeds, step, steps)[:, None]
     lottery = position_uniform(seeds, "commit", tokens.shape[1]) if recipe.commit == "random" else None
+    withheld = () if recipe.eos == "none" else ends_of(denoiser)
     seen = tokens if recipe.context == "clean" else tokens.masked_fill(hidden, mask_id)
     committed = torch.zeros_like(hidden)
     for turn in range(recipe.rounds):
@@ -127,8 +128,9 @@ def self_commit(
             continue
         holes = hidden & ~committed
         with evaluating(denoiser):
-            guesses, confidence = _guess(denoiser, seen, holes, mask_id, seeds, attend, heat, turn, chunk)
-        chosen = top(confidence if lottery is None else lottery, due.to(tokens.device), among=holes)
+            guesses, confidence = _guess(denoiser, seen, holes, mask_id, withheld, seeds, attend, heat, turn, chunk)
+        eligible = confidence > -torch.inf
+        chosen = top(confidence if lottery is None else lottery, due.to(tokens.device), among=eligible)
         committed = committed | chosen
         seen = torch.where(chosen, guesses, seen)
     masked = hidden & ~committed
@@ -141,17 +143,18 @@ def _guess(
     seen: Int[Tensor, "b n"],
     holes: Bool[Tensor, "b n"],
     mask_id: int,
+    withheld: tuple[int, ...],
     seeds: Int[Tensor, " b"],
     attend: Bool[Tensor, "b n"] | None,
     temperature: float | int,
     turn: int,
     chunk: int | None,
 ) -> tuple[Int[Tensor, "b n"], Float[Tensor, "b n"]]:
-    """A sampled token and a confidence at every hole; -inf elsewhere."""
+    """A sampled token and a confidence at every hole; -inf elsewhere, and where the token may not be committed."""
     index = flat(holes)
     rows, columns = index // seen.shape[1], index % seen.shape[1]
     uniform = uniform_for(denoiser)
-    read = partial(_sample, mask_id=mask_id, temperature=temperature, turn=turn, uniform=uniform)
+    read = partial(_sample, mask_id=mask_id, withheld=withheld, temperature=temperature, turn=turn, uniform=uniform)
     tokens, sure = ask(denoiser, seen, attend, index, read, (seeds[rows], columns), chunk)
     guesses = torch.zeros_like(seen).flatten().index_copy(0, index, tokens)
     confidence = sure.new_full((seen.numel(),), -torch.inf).index_copy(0, index, sure)
@@ -164,11 +167,15 @@ def _sample(
     columns: Int[Tensor, " c"],
     *,
     mask_id: int,
+    withheld: tuple[int, ...],
     temperature: float | int,
     turn: int,
     uniform: Callable[..., Tensor] = counter_uniform,
 ) -> tuple[Int[Tensor, " c"], Float[Tensor, " c"]]:
-    """One reading of each position, with noise of its own seed and column; end tokens are allowed (methods S13)."""
+    """One reading of each position, with noise of its own seed and column; end tokens are allowed (methods S13).
+
+    A position that is, or would surest be, one of the `withheld` tokens may not be committed.
+    """
     final = torch.ones_like(columns, dtype=torch.bool)[:, None]
     reading = Reading(temperature=temperature, eos="none")
     prediction = predict(
@@ -178,6 +185,7 @@ def _sample(
         final=final,
         noise=lambda stream, size: uniform(seeds, (stream_number(f"train.{stream}"), turn, columns), size),
     )
-    assert prediction.logits is not None
-    surest = prediction.score(prediction.logits.argmax(-1))  # the position's, whichever token was sampled
-    return prediction.tokens[:, 0], surest[:, 0]
+    best = prediction.argmax()
+    surest = prediction.score(best)  # the position's, whichever token was sampled
+    vetoed = is_any(best, withheld) | is_any(prediction.tokens, withheld)
+    return prediction.tokens[:, 0], surest.masked_fill(vetoed, -torch.inf)[:, 0]
