@@ -287,22 +287,33 @@ def test_nothing_is_left(end, on_disk, tmp_path, monkeypatch):
 
 heard = sandbox._heard
 
-STARTED = """
+STARTING = """
 from redraft.evals import sandbox, sandbox_processes
 class Told(sandbox_processes.Child):
     def __enter__(self):
         print(self.pid, flush=True)
         return self
-sandbox.tier()
+held = sandbox.Tier(("landlock", "seccomp"))
+sandbox.tier = lambda: held
 sandbox.Child = Told
+sandbox.run("import time\\ntime.sleep(600)", timeout=600)
+"""
+RUNNING = """
+from redraft.evals import sandbox
+heard = sandbox._heard
+def told(reader, timeout, worker, driver):
+    print(worker.pid, driver.pid, sep="\\n", flush=True)
+    return heard(reader, timeout, worker, driver)
+sandbox._heard = told
 sandbox.run("import time\\ntime.sleep(600)", timeout=600)
 """
 
 
 @linux
-def test_nothing_is_left_when_the_grader_is_killed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("script", [STARTING, RUNNING], ids=["starting", "running"])
+def test_nothing_is_left_when_the_grader_is_killed(script, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # nobody is there to clear away an empty folder
-    with subprocess.Popen([sys.executable, "-c", STARTED], stdout=subprocess.PIPE, text=True) as grader:
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as grader:
         numbers = [int(grader.stdout.readline()) for _ in range(2)]
         ends = [os.pidfd_open(number) for number in numbers]
         grader.kill()

@@ -137,8 +137,9 @@ class Child:
         """Kill it if it still runs; its exit status."""
         if self.process.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-            with suppress(OSError):  # where it could start others, those are of its session
-                os.killpg(self.process.pid, signal.SIGKILL)
+            if self.told is None:  # where it could start others, those are of its session
+                with suppress(OSError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
 
     @cached_property
