@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redraft.decoding import Canvas, Reading, Sampler, Step, derive, walk
+from redraft.decoding import Canvas, Denoiser, Reading, Sampler, Step, derive, walk
 from redraft.samplers import parse
 
 if TYPE_CHECKING:
@@ -68,9 +68,13 @@ class Plan:
             f"and the first steps may keep none ({self.sampler!r} revises, so this is allowed)"
         ]
 
-    def walk(self, model: Model, canvas: Canvas, *, after: Step | None = None) -> Iterator[Step]:
+    def walk(
+        self, model: Model, canvas: Canvas, *, after: Step | None = None, denoiser: Denoiser | None = None
+    ) -> Iterator[Step]:
+        """`denoiser`: a wrapper round the model that is asked in its place."""
         reading = self.reading if self.reading.eos_ids else replace(self.reading, eos_ids=model.eos_ids)
-        return walk(model, canvas, self.sampler, steps=self.steps, block=self.block, reading=reading, after=after)
+        denoiser = model if denoiser is None else denoiser
+        return walk(denoiser, canvas, self.sampler, steps=self.steps, block=self.block, reading=reading, after=after)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 
 import numpy as np
 from rich.console import Console, Group
@@ -37,26 +38,67 @@ def watch(
     if not console.is_terminal:
         yield from steps
         return
-    tallies: dict[int, list[int]] = {}
+    picture = Picture(title, pieces, eos_ids, rows)
     with Live(console=console, auto_refresh=False) as live:
         for step in steps:
             started = time.monotonic()
-            before = step.canvas.place(step.before, step.start).response.cpu().numpy()
-            after = step.result.response.cpu().numpy()
-            heading = Text(_heading(title, step), no_wrap=True, overflow="ellipsis")
-            parts: list[Text | Rule] = [Rule(heading, style="dim", align="left"), legend()]
-            for row in range(min(rows, len(after))):
-                tally = tallies.setdefault(row, [0, 0])
-                mask_id = step.canvas.mask_id
-                tally[0] += int(
-                    ((before[row] != after[row]) & (before[row] != mask_id) & (after[row] != mask_id)).sum()
-                )
-                tally[1] += int(((before[row] != mask_id) & (after[row] == mask_id)).sum())
-                parts.append(draw_row(before[row], after[row], pieces, mask_id=mask_id, eos_ids=eos_ids))
-                parts.append(Text(f"{tally[0]} overwritten, {tally[1]} masked again so far", style="dim"))
-            live.update(Group(*parts), refresh=True)
+            live.update(Group(picture.heading(step), legend(), *picture.body(step)), refresh=True)
             yield step
             time.sleep(max(0.0, pause - (time.monotonic() - started)))
+
+
+def watch_together(
+    walks: dict[str, Iterator[Step]],
+    pieces: Callable[[list[int]], list[str]],
+    *,
+    eos_ids: tuple[int, ...],
+    console: Console,
+    pause: float = 0.0,
+) -> Iterator[tuple[str, Step]]:
+    """Several walks, each under its title, a step of each in turn; one that has ended stays as it is."""
+    pictures = {title: Picture(title, pieces, eos_ids, 1) for title in walks}
+    drawn: dict[str, list[Text | Rule]] = {}
+    left = dict(walks)
+    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+        while left:
+            started = time.monotonic()
+            for title, steps in list(left.items()):
+                if (step := next(steps, None)) is None:
+                    del left[title]
+                    continue
+                if live:
+                    drawn[title] = [pictures[title].heading(step), *pictures[title].body(step)]
+                yield title, step
+            if live:
+                live.update(Group(legend(), *(part for parts in drawn.values() for part in parts)), refresh=True)
+                time.sleep(max(0.0, pause - (time.monotonic() - started)))
+
+
+class Picture:
+    """What one walk looks like, and how often it has changed its mind."""
+
+    def __init__(
+        self, title: str, pieces: Callable[[list[int]], list[str]], eos_ids: tuple[int, ...], rows: int
+    ) -> None:
+        self.title, self.pieces, self.eos_ids, self.rows = title, pieces, eos_ids, rows
+        self.tallies: dict[int, list[int]] = {}
+
+    def heading(self, step: Step) -> Rule:
+        text = Text(_heading(self.title, step), no_wrap=True, overflow="ellipsis")
+        return Rule(text, style="dim", align="left")
+
+    def body(self, step: Step) -> list[Text | Rule]:
+        before = step.canvas.place(step.before, step.start).response.cpu().numpy()
+        after = step.result.response.cpu().numpy()
+        mask_id, parts = step.canvas.mask_id, []
+        for row in range(min(self.rows, len(after))):
+            tally = self.tallies.setdefault(row, [0, 0])
+            stood = before[row] != mask_id
+            tally[0] += int((stood & (before[row] != after[row]) & (after[row] != mask_id)).sum())
+            tally[1] += int((stood & (after[row] == mask_id)).sum())
+            parts.append(draw_row(before[row], after[row], self.pieces, mask_id=mask_id, eos_ids=self.eos_ids))
+            parts.append(Text(f"{tally[0]} overwritten, {tally[1]} masked again so far", style="dim"))
+        return parts
 
 
 def draw_row(

@@ -1,160 +1,146 @@
-"""`redraft demo`: the paper's idea on a small model trained on the spot. To revise, it must learn to judge itself."""
+"""`redraft demo`: the paper's idea on the model that ships with us, offline, in under two minutes."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from redraft.commands.console import loading, out, progress
+from redraft.commands.console import loading, out, plain, progress
 
 if TYPE_CHECKING:
     from redraft.decoding import Trajectory
-    from redraft.evals.sums import Problem
+    from redraft.evals.run import Evaluation, Record
+    from redraft.evals.task import Item
     from redraft.models import Model
-    from redraft.train.small import Progress
 
+SCOPE = "bundled-scope"
 SAMPLERS = ("unmask", "d3im")
-WATCHED = "d3im"
-TOKENS_A_STEP = 2
-SEED = 0
-PAUSE = 0.5  # seconds between two drawings
+TOKENS_A_STEP = 4
+SHOWN = 0  # the test problem that is drawn: chosen because it tells, so it is not in the table
+BATCH = 12
+PAUSE = 0.25  # seconds between two drawings
 
 
 def demo(
-    steps: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="Training steps: fewer make a worse model.  [default: 900]")
-    ] = None,
-    problems: Annotated[int, typer.Option(min=1, max=10_000, help="Problems in the table.")] = 200,
+    problems: Annotated[int, typer.Option(min=1, max=1000, help="Problems in the table.")] = 36,
+    replay: Annotated[Path, typer.Option(help="Where the page that replays the drawn problem goes.")] = Path(
+        "redraft-demo.html"
+    ),
 ) -> None:
-    """Train a small model on the spot, watch it learn to change its mind. No GPU, no download, about two minutes."""
-    from redraft.evals import sums
+    """Watch a small model change its mind, beside one that cannot. No GPU, no download, under two minutes."""
+    from redraft.evals.words import TASK
+    from redraft.output import check_writable
 
-    out.print("[bold]1.[/] A masked diffusion model learns to add up, from nothing, on this computer.")
-    base = _train(steps)
-    tests = [sums.problem(SEED, index, test=True) for index in range(problems)]
+    check_writable(replay)
+    with loading("torch, transformers and the model"):
+        from redraft.models import load
+        from redraft.models.devices import best_device, quickest_dtype
 
-    out.print("\n[bold]2.[/] SCOPE shows a copy of it its own mistakes, and what should have stood there.")
-    scope = _post_train(base, steps)
+        device = best_device()
+        dtype = quickest_dtype(device)
+        base = load("bundled", device=device, dtype=dtype)
+        scope = load("bundled", adapter=SCOPE, device=device, dtype=dtype).merged()
+    shown, *tests = _items(TASK.items(count=problems + SHOWN + 1))
+    size = sum(one.numel() for one in base.network.parameters())
+    out.print(f"A masked diffusion model of {size / 1e6:.1f} million parameters, of LLaDA's architecture, and the same")
+    out.print(f"after SCOPE, which showed it its own mistakes. On {device}, in {dtype}.\n")
 
-    shown = _telling(base, scope, tests[:50])
-    out.print("\n[bold]3.[/] Both answer a problem with D3IM: at every step all positions are predicted anew,")
-    out.print("   the surest are kept, and the rest is masked again, whatever stood there.\n")
-    _watch(base, shown, "trained on masks alone")
-    _watch(scope, shown, "after SCOPE")
+    out.print(f"[bold]1.[/] A problem that neither was trained on, {TOKENS_A_STEP} tokens a step:\n")
+    out.print(f"   [italic]{plain(str(shown.prompt[-1]['content']))}[/]\n")  # type: ignore[index]
+    runs = _watch(base, scope, shown, TASK.length)
+    _judge(runs, TASK, shown)
 
-    out.print(f"[bold]4.[/] {problems} problems that neither has seen, {TOKENS_A_STEP} tokens a step.\n")
-    _compare({"masks alone": base, "after SCOPE": scope}, tests)
+    out.print(f"\n[bold]2.[/] {problems} more, {TASK.length} tokens in {TASK.length // TOKENS_A_STEP} steps:\n")
+    _compare({"as trained": base, "after SCOPE": scope}, tests)
+
+    from redraft.replay import save
+
+    save(replay, list(runs.values()), titles=list(runs), heading="One problem, decoded twice")
+    out.print(f"\n[bold]3.[/] Every step of the first problem, to click through: [bold]{plain(str(replay))}[/]")
     out.print(EXPLAINED)
 
 
-def _train(steps: int | None) -> Model:
-    with loading("torch and transformers"):
-        from redraft.train.small import STEPS, train, untrained
-
-        model = untrained(SEED)
-    parameters = sum(one.numel() for one in model.network.parameters())
-    out.print(f"   {parameters:,} parameters, {_run(train(model, steps=steps or STEPS, seed=SEED), steps or STEPS)}")
-    return model
+def _items(items: list[Item]) -> list[Item]:
+    """The one that is drawn, and then those of the table."""
+    return [items[SHOWN], *items[:SHOWN], *items[SHOWN + 1 :]]
 
 
-def _post_train(base: Model, steps: int | None) -> Model:
-    from redraft.train.small import POST_RECIPE, POST_STEPS, post_train
-
-    model = replace(base, network=deepcopy(base.network))
-    steps = min(steps or POST_STEPS, POST_STEPS)
-    out.print(f"   {POST_RECIPE}, {_run(post_train(model, steps=steps, seed=SEED), steps)}")
-    return model
-
-
-def _run(training: Iterator[Progress], steps: int) -> str:
-    """Train to the end; what it took, in words."""
-    started, loss = time.monotonic(), float("nan")
-    with progress("training", steps) as meter:
-        for _, loss in training:
-            meter.advance(what=f"training, loss {loss:.2f}")
-    return f"{steps} steps in {time.monotonic() - started:.0f} seconds, last loss {loss:.2f}"
-
-
-def _decode(model: Model, problems: list[Problem], sampler: str) -> tuple[list[str], Trajectory]:
-    from redraft.decoding import Trajectory
-    from redraft.evals import sums
+def _watch(base: Model, scope: Model, item: Item, length: int) -> dict[str, Trajectory]:
+    """Both at once, where there is a terminal to draw on."""
+    from redraft.decoding import Recorder
     from redraft.generation import Plan, batches
+    from redraft.terminal import watch_together
 
-    plan = Plan.of(sampler, length=sums.LENGTH, steps=sums.LENGTH // TOKENS_A_STEP)
-    questions = [one.question for one in problems]
-    (batch,) = batches(model, questions, length=sums.LENGTH, seed=SEED, batch_size=len(problems))
-    trajectory = Trajectory.of(plan.walk(model, batch.canvas))
-    return [model.decode(row) for row in trajectory.tokens[-1].tolist()], trajectory
-
-
-def _telling(base: Model, scope: Model, problems: list[Problem]) -> Problem:
-    """A problem that only the post-trained model gets right, after the most changes of mind; else the first of all."""
-    from redraft.evals import sums
-
-    before, _ = _decode(base, problems, WATCHED)
-    after, trajectory = _decode(scope, problems, WATCHED)
-    changes = trajectory.changes("overwrite").sum(1) + trajectory.changes("demotion").sum(1)
-    telling = [
-        row for row, one in enumerate(problems) if sums.grade(after[row], one) and not sums.grade(before[row], one)
-    ]
-    return problems[max(telling, key=lambda row: changes[row], default=0)]
+    chosen = {"frozen: unmask": (base, "unmask"), "revising: SCOPE and d3im": (scope, "d3im")}
+    walks, recorders = {}, {}
+    for title, (model, sampler) in chosen.items():
+        plan = Plan.of(sampler, length=length, steps=length // TOKENS_A_STEP)
+        (batch,) = batches(model, [item.prompt], length=length)
+        walks[title] = plan.walk(model, batch.canvas)
+        about = {"model": model.name, "sampler": sampler, "rank": "probability", "prompts": [item.prompt]}
+        recorders[title] = Recorder(eos_ids=model.eos_ids, about=about)
+    for title, step in watch_together(walks, base.pieces, eos_ids=base.eos_ids, console=out, pause=PAUSE):
+        recorders[title].add(step)
+    return {title: recorder.trajectory().with_texts(base.pieces) for title, recorder in recorders.items()}
 
 
-def _watch(model: Model, problem: Problem, title: str) -> None:
-    from redraft.evals import sums
-    from redraft.generation import Plan, batches
-    from redraft.terminal import watch
-
-    plan = Plan.of(WATCHED, length=sums.LENGTH, steps=sums.LENGTH // TOKENS_A_STEP)
-    (batch,) = batches(model, [problem.question], length=sums.LENGTH, seed=SEED)
-    out.print(f"   {problem.question}   [dim]{title}[/]")
-    if out.is_terminal:
-        steps = plan.walk(model, batch.canvas)
-        for _ in watch(steps, model.pieces, eos_ids=model.eos_ids, console=out, title=title, pause=PAUSE):
-            pass
-    (answer,), trajectory = _decode(model, [problem], WATCHED)
-    counts, verdict = trajectory.counts(), "right" if sums.grade(answer, problem) else "wrong"
-    if not out.is_terminal:
-        out.print(f"   {answer}")
-    out.print(f"   {verdict}; {counts['overwrite']} tokens overwritten, {counts['demotion']} masked again on the way\n")
+def _judge(runs: dict[str, Trajectory], task, item: Item) -> None:
+    """What came out, and whether it is right."""
+    for title, run in runs.items():
+        ids = run.tokens[-1, 0, : run.first_eos(0)].tolist()
+        text, counts = "".join(run.texts[token] for token in ids), run.counts()  # type: ignore[index]
+        right = task.grade(text, item.gold).correct
+        run.about["verdicts"] = ["right" if right else "wrong"]
+        if not out.is_terminal:
+            out.print(f"   {title}: {plain(text)}")
+        verdict = "[bold green]right[/]" if right else "[bold red]wrong[/]"
+        out.print(f"   {title}: {verdict}; {counts['overwrite']} tokens overwritten, {counts['demotion']} masked again")
 
 
-def _compare(models: dict[str, Model], problems: list[Problem]) -> None:
+def _compare(models: dict[str, Model], items: list[Item]) -> None:
     from rich.table import Table
 
-    from redraft.evals import sums
     from redraft.evals.intervals import wilson
 
     table = Table("model", "sampler", "right", "95 % interval", "overwritten", "masked again")
     for column in table.columns[2:]:
         column.justify = "right"
-    with progress("decoding", len(models) * len(SAMPLERS)) as meter:
-        for name, model in models.items():
-            for sampler in SAMPLERS:
-                answers, trajectory = _decode(model, problems, sampler)
-                correct = sum(sums.grade(answer, one) for answer, one in zip(answers, problems, strict=True))
-                low, high = wilson(correct, len(problems))
-                changes = (trajectory.changes(kind).sum() / len(problems) for kind in ("overwrite", "demotion"))
-                share = f"{correct / len(problems):.0%}"
-                table.add_row(name, sampler, share, f"{low:.0%} to {high:.0%}", *(f"{count:.1f}" for count in changes))
-                meter.advance()
+    chosen = [(name, sampler) for name in models for sampler in SAMPLERS]
+    with progress("decoding", len(chosen) * len(items)) as meter:
+        for name, sampler in chosen:
+            records: list[Record] = []
+            for batch in _evaluation(models[name], sampler, items).run():
+                records += batch.records
+                meter.advance(len(batch.records))
+            right = sum(record.correct for record in records)
+            low, high = wilson(right, len(items))
+            changes = (sum(getattr(one, kind) for one in records) / len(items) for kind in ("overwrites", "demotions"))
+            interval = f"{low:.0%} to {high:.0%}"
+            table.add_row(name, sampler, f"{right / len(items):.0%}", interval, *(f"{count:.1f}" for count in changes))
     out.print(table)
     out.print("(overwritten, masked again: tokens an answer)", style="dim")
 
 
+def _evaluation(model: Model, sampler: str, items: list[Item]) -> Evaluation:
+    from redraft.evals.run import Evaluation
+    from redraft.evals.words import TASK
+    from redraft.fast import Reuse
+    from redraft.generation import Plan
+
+    plan = Plan.of(sampler, length=TASK.length, steps=TASK.length // TOKENS_A_STEP)
+    return Evaluation(model, TASK, items, plan, batch_size=BATCH, through=Reuse)
+
+
 EXPLAINED = """
-unmask freezes a token once it is revealed; d3im may overwrite it or mask it
-again. A model trained on masks alone was never asked about tokens that it can
-see, and its word on them is worth little: compare its two rows. SCOPE asks it
-about its own guesses: compare the two d3im rows. How far so few problems can
-be trusted is what the intervals say; more in docs/results.md.
+unmask freezes a token once it is revealed; d3im predicts every position anew at
+every step, keeps the surest and masks the rest again, whatever stood there. That
+helps only a model that can judge what it sees, and SCOPE teaches that. So few
+problems leave wide intervals: what thousands say is in docs/results.md.
 
 Next:
-  redraft generate --watch --length 24 --sampler unmask "7 + 5 + 9 + 3 + 2 = ?"
-  redraft samplers
-  docs/adding-a-sampler.md"""
+  redraft generate --watch --length 128 --steps 32 --adapter bundled-scope \\
+    "Mia has 12 apples. She buys 7 more apples. How many apples does Mia have now?"
+  redraft sweep --task words --count 50 --adapter none,bundled-scope --out first
+  redraft samplers"""

@@ -103,6 +103,7 @@ def evaluate(
     from redraft.evals.score import score
     from redraft.evals.subsets import check_subset, items_of
     from redraft.evals.tasks import find
+    from redraft.fast import Reuse
     from redraft.generation import Plan, check_prompts
     from redraft.models import load
     from redraft.models.devices import check_device
@@ -145,7 +146,7 @@ def evaluate(
         try:
             with loading(model):
                 network = load(model, adapter=adapter, revision=revision, device=group.device(device), dtype=dtype)
-            evaluation = Evaluation(network, chosen, items, plan, seed, batch_size, chat, filter)
+            evaluation = Evaluation(network, chosen, items, plan, seed, batch_size, chat, filter, Reuse)
             card = {
                 "subject": subject(evaluation, model=model, adapter=adapter, revision=revision),
                 "protocol": protocol(

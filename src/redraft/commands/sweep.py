@@ -133,6 +133,7 @@ def sweep(
     from redraft.evals.subsets import check_subset, items_of
     from redraft.evals.sweep import NONE, PICTURE, Questions, Sweep, alone, combine, default_steps
     from redraft.evals.tasks import find
+    from redraft.fast import Reuse
     from redraft.generation import Plan, check_prompts
     from redraft.models.adapters import check_adapter
     from redraft.models.devices import check_device
@@ -198,7 +199,7 @@ def sweep(
         whole = Sweep(
             out=out_folder, settings=settings, questions=questions, model=model, revision=revision,
             device=group.device(device), dtype=dtype, split=split, subset=subset, seed=seed, batch_size=batch_size,
-            workers=workers, overwrite=overwrite, group=group,
+            workers=workers, overwrite=overwrite, group=group, through=Reuse,
         )  # fmt: skip
         group.agree(lambda: stack.enter_context(alone(out_folder)) if group.first else None)
         todo = whole.todo(asked)

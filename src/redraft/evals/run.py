@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from redraft.decoding import Canvas, Step, derive
+from redraft.decoding import Canvas, Denoiser, Step, derive
 from redraft.evals.changes import Changes, count_changes
 from redraft.evals.task import Grade, Item, Task
 from redraft.generation import Answer, Batch, Plan, Prompt, Tally, encode_all
@@ -80,6 +80,7 @@ class Evaluation:
     batch_size: int = BATCH_SIZE
     chat: bool | None = None  # whether prompts go through the chat template; None is as the task says
     filter: str | None = None  # None is the task's first
+    through: Callable[[Model], Denoiser] | None = None  # what wraps the model where it is asked
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -155,6 +156,7 @@ class Evaluation:
         processor). `watch` is shown every step.
         """
         threads = (workers or cpu_count() or 1) if self.task.runs_code else 1
+        denoiser = None if self.through is None else self.through(self.model)
         pool = ThreadPoolExecutor(threads, thread_name_prefix="grade")
         waiting: deque[Waiting] = deque()
         try:
@@ -162,7 +164,7 @@ class Evaluation:
                 started = time.perf_counter()
                 canvas = self.canvas(batch)
                 tally, states = Tally(Batch(batch, canvas)), [canvas.response.int()]
-                for step in self.plan.walk(self.model, canvas):
+                for step in self.plan.walk(self.model, canvas, denoiser=denoiser):
                     tally.add(step)
                     states.append(tally.canvas.response.int())
                     watch(step)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redraft.decoding import Sampler
+from redraft.decoding import Denoiser, Sampler
 from redraft.evals.processes import Processes
 from redraft.evals.protocol import Card, differing, protocol, subject, weights
 from redraft.evals.records import ITEMS, begun, read_card
@@ -158,6 +158,7 @@ class Sweep:
     workers: int | None
     overwrite: bool
     group: Processes
+    through: Callable[[Model], Denoiser] | None = None  # what wraps the model where it is asked
 
     def todo(self, asked: Sequence[Combination]) -> list[Combination]:
         """What is not finished. Refused where the folder holds something else; nothing is written yet."""
@@ -214,7 +215,9 @@ class Sweep:
 
     def _evaluation(self, network: Model, one: Combination) -> Evaluation:
         asked = self.questions[one.task]
-        whole = Evaluation(network, asked.task, asked.items, one.plan, self.seed, self.batch_size, asked.chat)
+        whole = Evaluation(
+            network, asked.task, asked.items, one.plan, self.seed, self.batch_size, asked.chat, through=self.through
+        )
         len(whole.encoded)  # what the model cannot read is refused before anything is run
         return whole
 

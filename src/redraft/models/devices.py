@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 
@@ -23,3 +25,18 @@ def check_device(name: str | None) -> None:
     here = devices()
     if name is not None and not {name, f"{name}:0", name.removesuffix(":0")} & set(here):
         raise ValueError(f"device {name}: there is no such device here; there is {', '.join(here)}")
+
+
+def quickest_dtype(device: str) -> str:
+    """bfloat16 where it is quicker than float32: on GPUs, and on processors with instructions for it."""
+    if device != "cpu":
+        return "bfloat16"
+    spent = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        rows, weights = torch.ones(2048, 256, dtype=dtype), torch.ones(256, 640, dtype=dtype)
+        rows @ weights
+        started = time.perf_counter()
+        for _ in range(3):
+            rows @ weights
+        spent[dtype] = time.perf_counter() - started
+    return str(min(spent, key=lambda dtype: spent[dtype])).removeprefix("torch.")
