@@ -4,9 +4,9 @@ import importlib
 import re
 
 import pytest
+from redraft.train.small import untrained
 
 from redraft.evals import sums
-from redraft.train.small import untrained
 from running import run
 
 demo = importlib.import_module("redraft.commands.demo")

@@ -47,7 +47,8 @@ def png(rows: Sequence[Row], protocols: dict[str, Any], model: str) -> bytes:
     from matplotlib.figure import Figure
 
     grid, names = panels(rows), list(dict.fromkeys(row.series for row in rows))
-    with matplotlib.rc_context(matplotlib.rcParamsDefault | {"text.parse_math": False}):  # names may hold dollars
+    plain: dict[Any, Any] = {**matplotlib.rcParamsDefault, "text.parse_math": False}  # names may hold dollars
+    with matplotlib.rc_context(plain):
         columns = min(len(names), max(2, int(WIDTH * len(grid[0]) / 1.9)))
         below = 0.22 * math.ceil(len(names) / columns) + 0.15
         size = (WIDTH * len(grid[0]), HEIGHT * len(grid) + below + 0.5)

@@ -10,6 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch import _foreach_add_ as add_  # pyright: ignore[reportPrivateImportUsage]: torch's own optimisers use these
+from torch import _foreach_lerp as lerp  # pyright: ignore[reportPrivateImportUsage]
+from torch import _foreach_lerp_ as lerp_  # pyright: ignore[reportPrivateImportUsage]
+from torch import _foreach_mul_ as mul_  # pyright: ignore[reportPrivateImportUsage]
 
 
 class Muon(torch.optim.Muon):
@@ -26,16 +30,16 @@ class Muon(torch.optim.Muon):
 
     def _step_together(self, alike: list[Tensor], group: dict[str, Any], *, rate: float) -> None:
         """`rate` makes the update as large as AdamW's (Liu et al. 2025, arXiv 2502.16982)."""
-        gradients = [one.grad for one in alike]
+        gradients = [one.grad for one in alike if one.grad is not None]
         for one in alike:
             if "momentum_buffer" not in self.state[one]:
                 self.state[one]["momentum_buffer"] = torch.zeros_like(one)
         averages = [self.state[one]["momentum_buffer"] for one in alike]
-        torch._foreach_lerp_(averages, gradients, 1 - group["momentum"])
-        ahead = torch._foreach_lerp(gradients, averages, group["momentum"])  # Nesterov's
+        lerp_(averages, gradients, 1 - group["momentum"])
+        ahead = lerp(gradients, averages, group["momentum"])  # Nesterov's
         updates = orthogonal(torch.stack(list(ahead)), group["ns_coefficients"], group["ns_steps"], group["eps"])
-        torch._foreach_mul_(alike, 1 - group["lr"] * group["weight_decay"])
-        torch._foreach_add_(alike, list(updates.to(alike[0].dtype).unbind()), alpha=-rate)
+        mul_(alike, 1 - group["lr"] * group["weight_decay"])
+        add_(alike, list(updates.to(alike[0].dtype).unbind()), alpha=-rate)
 
 
 def orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
