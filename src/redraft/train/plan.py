@@ -266,7 +266,7 @@ def _wanted(tokens: Tensor, share: float) -> Tensor:
 
 def _guessing(tokens: Tensor, recipe: Scope) -> Rows:
     index = _wanted(tokens, HIGHEST)
-    read = partial(_sample, mask_id=0, temperature=recipe.temperature, turn=0)
+    read = partial(_sample, mask_id=0, withheld=(), temperature=recipe.temperature, turn=0)  # ids cost nothing
     return Rows(index, read, (torch.zeros_like(index), index))
 
 
