@@ -1,6 +1,7 @@
 """SCOPE's loss against a plain one on full logits, and everything it must not depend on or change."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -479,6 +480,26 @@ def test_the_temperature_given_wins_over_the_recipes(llada):
     cold = make_draft(llada, full(TOKENS), Scope(temperature=0, self_condition=1), **options)
     assert torch.equal(make_draft(llada, full(TOKENS), ALWAYS, temperature=0, **options).tokens, cold.tokens)
     assert not torch.equal(make_draft(llada, full(TOKENS), ALWAYS, **options).tokens, cold.tokens)
+
+
+def test_end_of_text_is_never_committed_where_that_is_said():
+    model = random_llada(dtype=torch.float64)  # its own: it is changed
+    with torch.no_grad():
+        model.network.get_output_embeddings().weight[list(model.eos_ids)] *= 20  # the surest at many positions
+    batch, recipe = full(TOKENS), Scope(self_condition=1.0, rates=0.5)
+    end_of_text = torch.tensor(model.eos_ids[:1])
+
+    def drafts(recipe):
+        """By a model, as a preview asks, and by its network alone, as training does."""
+        options = {"mask_id": model.mask_id, "step": 0, "seeds": batch.seeds(0)}
+        return [make_draft(asked, batch, recipe, **options) for asked in (model, model.network)]
+
+    like_any_other, never = drafts(recipe), drafts(replace(recipe, eos="confidence"))
+    for by_model, by_network in (like_any_other, never):
+        assert torch.equal(by_model.tokens, by_network.tokens)
+    for draft, committed in ((like_any_other[0], True), (never[0], False)):
+        assert draft.committed.any()
+        assert torch.isin(draft.tokens[draft.committed], end_of_text).any() == committed
 
 
 def test_every_recipe_has_a_loss_a_count_and_a_draft(llada):

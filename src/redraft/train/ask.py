@@ -61,9 +61,7 @@ def mask_of(model: Any) -> int:
 
 
 def ends_of(model: Any) -> tuple[int, ...]:
-    """The end tokens of a model, or those that a network's config names."""
-    if isinstance(model, Model):
-        return model.eos_ids
+    """End of text, from the config: the same for a network as for the `Model` round it, which knows end of turn too."""
     named = innermost(model).config.eos_token_id
     return tuple(named) if isinstance(named, (list, tuple)) else (named,)
 

@@ -118,8 +118,8 @@ class Scope(Recipe):
     error_rate: float | int | None = None  # the loop steers the temperature until this share of the commits is wrong
     rounds: int = 1  # commit the share in so many rounds, each seeing the ones before
     context: Literal["masked", "clean"] = "masked"  # what the self-prediction sees; clean: the sequence itself
-    eos: Literal["none", "confidence"] = "none"  # as the reading's: none commits end-of-text like any other, confidence
-    # never, as D3IM before its last step; without it an answer padded with end-of-text has hardly another commit
+    eos: Literal["none", "confidence"] = "none"  # none commits end-of-text like any other, confidence never, as D3IM
+    # before its last step; without it an answer padded with end-of-text has hardly another commit
     exact: bool = False  # hide exactly rate x length positions instead of each with that probability (methods S1)
 
     def __post_init__(self) -> None:
