@@ -32,7 +32,7 @@ def test_all_is_well_here():
     working = {"cpu", "float32", "bfloat16", "float64", "determinism", "batches", "bundled", "sandbox"}
     assert libraries | working <= found.keys()
     assert found["torch"]["said"] == metadata.version("torch")
-    assert "mask 2, end [0], pad 1, vocabulary 54, context 256, dtype float32" in found["bundled"]["said"]
+    assert "mask 2, end [0, 6], pad 1, vocabulary 1536, context 2048, dtype bfloat16" in found["bundled"]["said"]
 
 
 def test_findings_for_people():

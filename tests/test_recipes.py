@@ -23,6 +23,7 @@ EVERY_ABLATION = [
     "scope(share='0.3')",
     "scope(error_rate=0.3, rounds=4, context=clean)",
     "scope(self_condition=0.0, exact=True)",
+    "scope(eos=confidence)",
     "mdm",
     "mdm(weight=inv_t, rates='uniform(0,1)')",
     "mdm(rates=0.15)",
@@ -40,7 +41,7 @@ def test_notation_goes_there_and_back(text):
 
 
 def test_defaults_are_the_papers_and_are_not_spelled():
-    assert parse("scope") == Scope(1.5, 0.3, "confidence", True, 0.5, "beta(2,2)", None, 1, "masked", False)
+    assert parse("scope") == Scope(1.5, 0.3, "confidence", True, 0.5, "beta(2,2)", None, 1, "masked", "none", False)
     assert parse("mdm") == MDM("none", "beta(2,2)")
     assert parse("xdlm") == XDLM(0.1)
     assert [repr(parse(name)) for name in RECIPES] == ["mdm", "scope", "xdlm"]
@@ -53,6 +54,7 @@ def test_defaults_are_the_papers_and_are_not_spelled():
         ("scope(temprature=2)", "did you mean 'temperature'"),
         ("scope(commit=rnd)", "one of confidence, random"),
         ("scope(context=maskd)", "did you mean 'masked'"),
+        ("scope(eos=never)", "one of none, confidence"),
         ("scope(share='unifrom(0.1,0.8)')", "did you mean 'uniform'"),
         ("scope(rates='betta(2,2)')", "did you mean 'beta'"),
         ("scope(share=1.2)", "between 0 and 1"),
