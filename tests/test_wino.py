@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes import MASK, READING, Chaos, Script, Spy, fresh, pin, responses
+from fakes import EOS, MASK, READING, Chaos, Script, Spy, fresh, pin, responses
 from redraft.decoding import Clock, Denoise, walk
 from redraft.samplers import WINO, parse
 from redraft.samplers.wino import shadowed
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 NO_EOS = replace(READING, eos="none")
 
 
-def take(sampler, model, length, block=None, prompts=((1, 2), (3,)), steps=None):
+def take(sampler, model, length, block=None, prompts=((1, 2), (3,)), steps=None, reading=NO_EOS):
     canvas = fresh(length, prompts)
-    return list(walk(model, canvas, sampler, steps=steps or length, block=block, reading=NO_EOS))
+    return list(walk(model, canvas, sampler, steps=steps or length, block=block, reading=reading))
 
 
 # --- the shadow ---
@@ -136,6 +136,14 @@ def test_steps_bound_nothing_and_blocks_are_its_own_unless_given():
         WINO().stages(200, 64)
 
 
+@pytest.mark.parametrize("verify", [True, False])
+def test_end_tokens_that_must_wait_cost_no_calls_of_their_own(verify):
+    """A short answer is mostly end tokens: a canvas of them is filled as fast as any other."""
+    sampler, ends = WINO(verify=verify, th_back=0.0), Chaos(1, eos=40.0)
+    calls = [len(take(sampler, ends, 24, prompts=[[1]], reading=reading)) for reading in (READING, NO_EOS)]
+    assert calls[0] == calls[1] < 24
+
+
 def test_pinned_tokens_are_never_verified():
     given = {(0, 0): 3, (0, 4): 5}
     canvas = pin(fresh(12, [[1, 2], [3]]), given)
@@ -147,8 +155,8 @@ def test_pinned_tokens_are_never_verified():
 # --- the rule, by hand ---
 
 
-def wino_by_hand(model, prompt, length, block, th, th_back):
-    """Methods 5.5, with its numbering; the shadow stands where the reference has it, behind the canvas."""
+def wino_by_hand(model, prompt, length, block, th, th_back, vetoed):
+    """Methods 5.5, the shadow behind the canvas, as in the reference; `vetoed` is the EOS policy `confidence`."""
     x, start = [*prompt, *[MASK] * length], len(prompt)
     history = []
     for k in range(length // block):
@@ -162,8 +170,9 @@ def wino_by_hand(model, prompt, length, block, th, th_back):
             ]
             for query in range(whole + block)
         ]
-        last, masked = 30, [i for i in window if x[i] == MASK]
+        last, masked, step = 30, [i for i in window if x[i] == MASK], 0
         while masked:
+            step += 1
             cap = min(max(7 * len(masked) // 10, 5), 20)
             logits = model(
                 torch.tensor([x + [MASK] * block]),
@@ -172,7 +181,8 @@ def wino_by_hand(model, prompt, length, block, th, th_back):
             )[0].tolist()
             log_p = [log_softmax(z, {MASK}) for z in logits]
             x0 = {i: log_p[i].index(max(log_p[i])) for i in masked}
-            sure = {i: max(log_p[i]) for i in masked}
+            waits = {i for i in masked if vetoed and step < block and x0[i] in EOS}
+            sure = {i: max(log_p[i]) for i in masked if i not in waits or waits == {*masked}}
             accepted = best({i: s for i, s in sure.items() if 2.718281828459045**s > th}, cap) or best(sure, 1)
             doubted = []
             if len(accepted) > 1:
@@ -198,11 +208,14 @@ def wino_by_hand(model, prompt, length, block, th, th_back):
     st.sampled_from([0.1, 0.3, 0.6]),
     st.sampled_from([0.3, 0.9, 1.0]),
     st.sampled_from([6.0, 15.0]),
+    st.booleans(),
 )
-def test_wino(seed, prompt, block, blocks, th, th_back, spread):
-    model, length = Chaos(seed, spread=spread), block * blocks
-    ours = [response[0] for response in responses(take(WINO(th=th, th_back=th_back), model, length, block, [prompt]))]
-    assert ours == wino_by_hand(model, prompt, length, block, th, th_back)
+def test_wino(seed, prompt, block, blocks, th, th_back, spread, vetoed):
+    model, length = Chaos(seed, spread=spread, eos=4.0 if vetoed else 0.0), block * blocks
+    reading = READING if vetoed else NO_EOS
+    steps = take(WINO(th=th, th_back=th_back), model, length, block, [prompt], reading=reading)
+    ours = [response[0] for response in responses(steps)]
+    assert ours == wino_by_hand(model, prompt, length, block, th, th_back, vetoed)
 
 
 def test_the_worked_example():

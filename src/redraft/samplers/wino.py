@@ -4,7 +4,8 @@ Hong et al., Wide-In, Narrow-Out (arXiv 2507.18578); `decoding_wino` of Feng-Hon
 shadow is the window again, all masks, at the window's positions: it sees everything but the token it is to verify, and
 nobody sees it. Steps are as many as it takes, at most one a token: `steps` bounds nothing, compare by calls.
 Differs from the reference: the shadow stands beside its window, not behind the canvas (the same to the model);
-thresholds are compared in float32, there in float64; the mask token is no candidate.
+thresholds are compared in float32, there in float64; the mask token is no candidate; end tokens that the EOS policy
+vetoes wait for the others.
 """
 
 from __future__ import annotations
@@ -14,7 +15,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import Block, Clock, Denoise, Number, Prediction, Sampler, Stage, equal_blocks, register, top
+from redraft.decoding import (
+    Block,
+    Clock,
+    Denoise,
+    Number,
+    Prediction,
+    Sampler,
+    Stage,
+    equal_blocks,
+    register,
+    sure,
+    top,
+)
 from redraft.shapes import Bool
 
 FIRST = 30  # tokens "accepted" before a block's first step; this and the 0.7, 5 and 20 below are its code's
@@ -30,7 +43,7 @@ class WINO(Sampler):
     th_back: Number = 0.9
     block: int = 128  # where no --block is given and the response is longer
 
-    eos = "none"  # adaptive: a vetoed position would hold its block up to the last step
+    eos = "none"  # adaptive
     citation = "Hong et al. 2025, Wide-In, Narrow-Out, arXiv 2507.18578"
     provenance = "repository: Feng-Hong/WINO-DLLM @ 9549a1d, tokens equal to it at every step"
 
@@ -50,11 +63,9 @@ class WINO(Sampler):
 
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         pred, support = shadowed(denoise, block) if self.verify else (denoise(block.tokens), None)
-        sure = block.masked & (pred.probability(pred.tokens).exp() > self.th)
         most = (block.masked.sum(-1, keepdim=True) * 7 // 10).clamp(5, 20)
-        accepted = top(pred.confidence, most, among=sure)
-        best = top(pred.confidence, 1, among=block.masked)
-        accepted = torch.where(accepted.any(-1, keepdim=True), accepted, best)
+        score = torch.where(pred.vetoed, pred.probability(pred.tokens), pred.confidence)
+        accepted = top(score, most, among=sure(pred, block, self.th))
         count = accepted.sum(-1, keepdim=True)
         tokens = torch.where(accepted, pred.tokens, block.tokens)
         if support is not None:  # fewer than the step before accepted, so that each block ends
