@@ -41,6 +41,9 @@ RIGHT = [
     (r"\boxed{\frac{36}{2}}", 18),
     ("The answer is 9 * 2 = 18.", 18),
     ("The answer is 18 (9 times 2).", 18),
+    ("The answer is 18 (18 = 9*2).", 18),
+    ("The answer is 18 (9*2 = 18, with x = 2).", 18),
+    ("The answer is (9*2 = 18).", 18),
     ("It costs 20 dollars. The answer is 18 because 20 - 2 = 18.", 18),
     ("The answer is 17. Wait, no: the answer is 18.", 18),
     ("The answer is 18.\n\nQ: How many? A: The answer is 7.", 18),
@@ -62,6 +65,9 @@ WRONG = [
     ("The answer is 3. There are 18 cats", 18),
     (r"\boxed{17} and 18 cats", 18),
     ("1e999", 18),
+    ("The answer is 1*8.", 18),
+    ("They have 1*8", 18),
+    ("They have 1**8", 18),
 ]
 
 
@@ -175,11 +181,18 @@ def test_every_gold_answer_passes_every_filter(harness):
 )  # fmt: skip
 def test_a_hundred_thousand_characters_take_no_time(piece):
     text = piece * (100_000 // len(piece))
-    started = time.perf_counter()
+    started = time.process_time()
     for filter in FILTERS:
         assert not grade(text, 18, filter)
     assert not grade_answer_first(text, 18)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
+
+
+def test_a_remark_without_end_takes_no_time():
+    started = time.process_time()
+    assert grade("The answer is 18 (" + "=" * 100_000, 18)
+    assert grade("The answer is 18 " + "(=" * 50_000, 18)
+    assert time.process_time() - started < 2
 
 
 # --- how it is asked ---

@@ -17,6 +17,7 @@ CODE = re.compile(
 BEGINS = re.compile(
     r"^(?:(?:async\s+)?def\s+\w+\s*\(|class\s+\w+\s*[(:]|import\s+\w|from\s+\S+\s+import\b|@\w|\w+ *= *lambda\b)", re.M
 )
+DEFINES = re.compile(r"^(?:(?:async\s+)?def|class)\s+\w|^\w+ *= *lambda\b", re.M)
 QUOTED = re.compile(r"(\"\"\"|''').*?(?:\1|\Z)", re.S)
 
 
@@ -48,13 +49,15 @@ def defines(code: str, name: str) -> bool:
 
 
 def program(text: str, name: str | None = None) -> str | None:
-    """The program of a response: what begins before any fence; the first block that defines `name`; the first block."""
+    """The program of a response: what begins before any fence; the first block that defines `name`, or anything where
+    no name is given; the first block."""
     fence = FENCE.search(text)
     bare = unfenced(text[: fence.start()] if fence else text)
     if bare is not None:
         return bare
     blocks = [block for block in fenced(text) if block.strip()]
-    return next((block for block in blocks if name is not None and defines(block, name)), next(iter(blocks), None))
+    defining = (block for block in blocks if (DEFINES.search(block) if name is None else defines(block, name)))
+    return next(defining, next(iter(blocks), None))
 
 
 def unfenced(text: str) -> str | None:
@@ -62,12 +65,24 @@ def unfenced(text: str) -> str | None:
     begun = BEGINS.search(text)
     if begun is None:
         return None
-    shown = QUOTED.sub(lambda quoted: re.sub(r"\n(?=\S)", "\n ", quoted[0]), text)  # strings reach to the margin
-    lines, start = shown.split("\n"), text[: begun.start()].count("\n")
+    lines, start = _margins(text), text[: begun.start()].count("\n")
     while start and _is_code(lines[start - 1]):
         start -= 1
     end = next((n for n in range(start, len(lines)) if not _is_code(lines[n])), len(lines))
     return "\n".join(text.split("\n")[start:end])
+
+
+def before_prose(body: str) -> str:
+    """A body up to the first line at the margin behind it that is prose."""
+    lines = _margins(body)
+    start = next((n for n, line in enumerate(lines) if line.strip()), 0) + 1  # it may have lost its indentation
+    end = next((n for n in range(start, len(lines)) if not _is_code(lines[n])), len(lines))
+    return "\n".join(body.split("\n")[:end])
+
+
+def _margins(text: str) -> list[str]:
+    """Its lines; what stands within a string, which may reach to the margin, is moved in."""
+    return QUOTED.sub(lambda quoted: re.sub(r"\n(?=\S)", "\n ", quoted[0]), text).split("\n")
 
 
 def _is_code(line: str) -> bool:

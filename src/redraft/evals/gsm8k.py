@@ -38,6 +38,7 @@ NUMBER = re.compile(
 )
 STATED = re.compile(r"####|\\boxed|(?:answer|result)\b[^.\n]{0,40}?\b(?:is|are|equals)\b|answer\s*[:=]", re.I)
 LINE = re.compile(r"\n|\.(?:\s|$)")
+REMARK = re.compile(r"\([^()=\n]*+=[^()\n]*+\)")  # "12 (3 * 4 = 12)": how it comes about, behind the answer
 NEXT_QUESTION = re.compile(r"\n[ \t]*(?:Q|Question|Problem)[ \t]*:")
 EXACT = Decimal("1e-6")
 
@@ -108,13 +109,14 @@ def _stated(words: str, behind: str) -> str | None:
     if words.startswith("\\"):
         return boxed(words + behind.split("\n")[0])
     sentence = LINE.split(behind.lstrip(), maxsplit=1)[0]
-    found = NUMBER.findall(_spelt(sentence.rpartition("=")[2])) or NUMBER.findall(_spelt(sentence))
-    return found[0] if found else None
+    plain = REMARK.sub("", sentence)
+    parts = (plain.rpartition("=")[2], plain, sentence.rpartition("=")[2], sentence)
+    return next((found[0] for part in parts if (found := NUMBER.findall(_spelt(part)))), None)
 
 
 def _spelt(text: str) -> str:
-    """Typographic minus signs and LaTeX's ways of writing thousands, made plain."""
-    return re.sub(r"\\[!,]|[{}*]|\\(?=[$%])", "", text.replace("−", "-").replace("{,}", ","))
+    """Typographic minus signs, LaTeX's ways of writing thousands and bold face, made plain; 3*4 stays a product."""
+    return re.sub(r"\\[!,]|[{}]|(?<!\d)\*|\*++(?!\d)|\\(?=[$%])", "", text.replace("−", "-").replace("{,}", ","))
 
 
 def number(text: str) -> Decimal | None:

@@ -46,9 +46,9 @@ def completion(text: str, name: str) -> str | None:
 
 
 def _body(text: str) -> str | None:
-    """A continuation, up to where the function is over."""
+    """A continuation, up to where the function is over, or prose begins."""
     end = min((place for stop in (*UNTIL, "\n```") if (place := text.find(stop)) >= 0), default=len(text))
-    body = text[:end].rstrip()
+    body = extract.before_prose(text[:end]).rstrip()
     indented = any(line[:1].isspace() and line.strip() for line in body.split("\n"))
     return body if indented or extract.CODE.match(body.lstrip()) else None
 
