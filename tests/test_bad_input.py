@@ -8,6 +8,7 @@ import pytest
 from redraft.models.folders import resolve
 from redraft.output import AnswerFile
 from running import QUESTION, SHORT, Run, run
+from tiny import of_words
 
 
 def refused(done: Run, *words: str):
@@ -28,18 +29,16 @@ ALONE = [  # without a prompt, the words before it
     (("--nonsense",), ["No such option: --nonsense", "redraft --help"]),
     (("generat",), ["'generat'", "Did you mean 'generate'?"]),
     (("samplers", "more"), ["unexpected extra argument", "redraft samplers --help"]),
-    (("demo", "--steps", "0"), ["--steps"]),
-    (("demo", "--steps", "10000000"), ["--steps"]),
+    (("demo", "--problems", "0"), ["--problems"]),
     (("demo", "--problems", "100000000"), ["--problems"]),
+    (("demo", "--problems", "1", "--replay", "missing/x.html"), ["missing does not exist", "make it first"]),
     (("generate",), ["stdin holds no prompt"]),
     (("generate", "-"), ["stdin holds no prompt"]),
     (("generate", ""), ["the prompt is empty", "write something"]),
     (("generate", " \n"), ["the prompt is empty"]),
     (("generate", QUESTION, ""), ["prompt 2 is empty"]),
     (("generate", "\udcff"), ["not Unicode", "UTF-8"]),
-    (("generate", "hello 1 + world ?"), ["'hello', 'world'", "does not know", "such as + = ; ?"]),
-    (("generate", QUESTION, "1 + <|mask|>"), ["prompt 2 has words", "'<|mask|>'"]),
-    (("generate", "1 + " * 200 + "1"), ["the prompt has 401 tokens", "at most 256", "shorten"]),
+    (("generate", "1 + " * 2000 + "1", "--no-chat"), ["the prompt has 4001 tokens", "at most 2048", "shorten"]),
 ]
 OPTIONS = [
     (["--lenth", "3"], ["--lenth", "--length", "redraft generate --help"]),
@@ -47,8 +46,8 @@ OPTIONS = [
     (["--length", "0"], ["length is at least 1"]),
     (["--length", "-3"], ["length is at least 1"]),
     (["--length", "1" + "0" * 30], ["length is at most 1,000,000"]),
-    (["--length", "100000", "--block", "1"], ["bundled reads at most 256", "shorten"]),
-    (["--length", "246"], ["the prompt has 11 tokens", "246 more", "at most 256"]),
+    (["--length", "100000", "--block", "1"], ["bundled reads at most 2048", "shorten"]),
+    (["--no-chat", "--length", "2037"], ["the prompt has 12 tokens", "2037 more", "at most 2048"]),
     (["--steps", "0"], ["steps is at least 1"]),
     (["--steps", "-1"], ["steps is at least 1"]),
     (["--steps", "1000000000000"], ["steps is at most 1,000,000"]),
@@ -115,7 +114,6 @@ PROMPT_FILES = [
     ("x.jsonl", b'{"messages": []}\n', ["line 1 has neither"]),
     ("x.jsonl", b'{"messages": [{"role": "user"}]}\n', ["line 1 has neither"]),
     ("x.jsonl", b'{"messages": [{"role": "user", "content": " "}]}\n', ["the prompt is empty"]),
-    ("x.jsonl", b'{"messages": [{"role": "user", "content": "1"}]}\n', ["bundled needs a chat template"]),
     ("x.json", b'[\n  {"prompt": "1"}\n]\n', ["line 1 is not JSON", "one whole object a line"]),
 ]
 
@@ -125,6 +123,25 @@ def test_files_of_prompts(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     refused(run("generate", "--prompts", tmp_path / name, "--out", tmp_path / "y.jsonl"), *words)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    return of_words().save_pretrained(tmp_path_factory.mktemp("models") / "words")
+
+
+def test_words_that_a_model_does_not_know(words):
+    refused(
+        run("generate", "1 + hello 2 world ?", "--model", words), "'hello', 'world'", "does not know", "such as 0 1"
+    )
+    refused(run("generate", "1 + 2", "1 + <hole>", "--model", words), "prompt 2 has words", "'<hole>'")
+
+
+def test_conversations_with_a_model_that_has_no_template(tmp_path, words):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"messages": [{"role": "user", "content": "1"}]}\n')
+    refused(run("generate", "--prompts", path, "--model", words), "needs a chat template")
+    refused(run("generate", "--prompts", path, "--no-chat"), "bundled needs its chat template, which is switched off")
 
 
 def test_stdin_that_is_not_text():
@@ -218,7 +235,8 @@ CONFIGS = [
     ({"n_layers": 10**9}, ["n_layers"]),
     ({"n_heads": 7}, ["7 heads"]),
     ({"vocab_size": 10**12}, ["vocab_size"]),
-    ({"n_layers": 4}, ["tensors", "missing"]),
+    ({"n_layers": 7}, ["tensors", "not asked for"]),
+    ({"n_layers": 9}, ["tensors", "missing"]),
     ({"mlp_hidden_size": 100}, ["of another shape"]),
     ({"model_type": "gpt2"}, ["'gpt2'", "llada"]),
     ({"model_type": "llada2_moe"}, ["LLaDA2", "not built yet"]),

@@ -1,10 +1,11 @@
-"""The model that ships with us: it opens, it is what its fingerprint says, it adds up, and batches change nothing."""
+"""The model that ships with us: it opens, it is what its fingerprint says, it has learnt, and batches change nothing."""
 
 import pytest
+import torch
 
 from redraft import generate, load
 from redraft.decoding import SAMPLERS, Reading
-from redraft.evals import sums
+from redraft.evals import words
 
 VARIANTS = sorted({*SAMPLERS, "d3im(t2t=False)", "d3im(t2m=False)", "d3im(t2t=False, t2m=False)"})
 
@@ -19,10 +20,10 @@ def exact():
     return load("bundled", device="cpu", dtype="float64")
 
 
-def ragged(count: int) -> list[str]:
-    """Questions of 2 to 5 terms."""
-    questions = [sums.problem(1, index, test=True).question for index in range(count)]
-    return [" ".join(question.split()[2 * (index % 4) :]) for index, question in enumerate(questions)]
+def ragged() -> list[str]:
+    """The last one, two and three sentences of a problem."""
+    sentences = words.problem("test", 0).question.split(". ")
+    return [". ".join(sentences[-count:]) for count in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -30,18 +31,41 @@ def ragged(count: int) -> list[str]:
 def test_a_row_alone_is_the_row_in_a_ragged_batch(exact, sampler, temperature):
     def decode(size: int) -> list[list[int]]:
         reading = Reading(temperature=temperature)
-        found = generate(exact, ragged(6), sampler, length=24, block=12, steps=8, reading=reading, batch_size=size)
+        found = generate(exact, ragged(), sampler, length=12, block=6, steps=4, reading=reading, batch_size=size)
         return [answer.ids for answer in found]
 
-    assert decode(1) == decode(6) == decode(4)
+    assert decode(1) == decode(3)
 
 
-def test_it_adds_up(bundled):
-    problems = [sums.problem(2, index, test=True) for index in range(100)]
-    answers = generate(bundled, [one.question for one in problems], "unmask", length=24, steps=12, batch_size=100)
-    assert sum(sums.grade(answer.text, one) for answer, one in zip(answers, problems, strict=True)) >= 95
+def test_it_fills_in_half_of_a_solution(bundled):
+    """Every second token of solutions to problems that it was not trained on; the commonest token is right one time in twelve."""
+    right = []
+    for problem in (words.problem("test", index) for index in range(24)):
+        prompt = bundled.encode(problem.question)
+        solution = torch.tensor(bundled.encode(problem.solution, chat=False))
+        holes = torch.arange(len(solution)) % 2 == 0
+        given = solution.masked_fill(holes, bundled.mask_id)
+        logits = bundled(torch.cat([torch.tensor(prompt), given])[None])[0, len(prompt) :]
+        right += (logits.argmax(-1) == solution)[holes].tolist()
+    assert sum(right) > 0.75 * len(right)
 
 
-def test_an_unknown_word_is_not_quietly_dropped(bundled):
-    unknown = bundled.tokenizer.convert_tokens_to_ids("<|unknown|>")
-    assert unknown in bundled.encode("7 plus 5 = ?")
+@pytest.mark.long
+def test_it_solves_some_problems(bundled):
+    """A floor well below what it does, and well above what numbers at random would get."""
+    items = words.TASK.items(count=40)
+    answers = generate(bundled, [one.prompt for one in items], "unmask", length=128, steps=64, batch_size=20)
+    right = sum(words.grade(answer.text, one.gold).correct for answer, one in zip(answers, items, strict=True))
+    assert right >= 4
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_special_tokens_in_a_prompt_stay_text(bundled, chat):
+    """A mask would be a hole in the prompt, and an end of turn would let the prompt speak for the model."""
+    marks = sorted(bundled.tokenizer.all_special_tokens)
+    assert {"<|mdm_mask|>", "<|endoftext|>"} <= set(marks)
+    specials = set(bundled.tokenizer.all_special_ids)
+    told, plain = (bundled.encode(text, chat=chat) for text in (" ".join(["say", *marks]), "say"))
+    assert [token for token in told if token in specials] == [token for token in plain if token in specials]
+    for mark in marks:
+        assert mark in bundled.decode(told, trim=False)

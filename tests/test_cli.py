@@ -9,13 +9,17 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from redraft.commands import console
 from redraft.decoding import Trajectory
+from redraft.generation import generate
+from redraft.models import load
 from running import COMMAND, QUESTION, QUESTIONS, SHORT, ask, environment, run, start
+from tiny import often_ending
 
 
 def records(text):
@@ -27,12 +31,24 @@ def answers(*arguments, **options):
     return [record["text"] for record in records(ask(*arguments, "--json", **options).out)]
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A random model, with LLaDA's chat template."""
+    return often_ending().save_pretrained(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    return load("bundled")
+
+
 # --- where prompts come from, and where answers go ---
 
 
-def test_a_prompt_is_answered_on_stdout_and_nothing_else_is():
+def test_a_prompt_is_answered_on_stdout_and_nothing_else_is(bundled):
     done = ask(QUESTION, "--sampler", "unmask", *SHORT)
-    assert done.out == "7 + 5 = 12 ; 12 + 9 = 21 ; 21 + 3 = 24 ; 24 + 2 = 26\n"
+    (answer,) = generate(bundled, QUESTION, "unmask", length=24, steps=12)
+    assert done.out == f"{answer.text}\n"
     assert done.err == ""
 
 
@@ -60,26 +76,19 @@ def test_prompts_on_stdin(expected, dash):
     assert answers(*dash, *SHORT, stdin="\n".join(QUESTIONS[:2])) == expected
 
 
-def test_lines_are_cut_at_line_feeds_alone(tmp_path):
+def test_lines_are_cut_at_line_feeds_alone(tmp_path, small):
     """A JSON string may hold characters at which Python's splitlines cuts."""
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"prompt": "7 + 5\u2028+ 9 = ?"}, ensure_ascii=False), encoding="utf-8")
-    assert answers("--prompts", path, *SHORT) == answers("7 + 5 + 9 = ?", *SHORT)
+    path, prompt = tmp_path / "x.jsonl", "7 + 5\u2028+ 9 = ?"
+    path.write_text(json.dumps({"prompt": prompt}, ensure_ascii=False), encoding="utf-8")
+    (record,) = records(ask("--prompts", path, "--json", "--model", small, *SHORT).out)
+    assert record["prompt"] == prompt
 
 
-@pytest.fixture(scope="module")
-def chatty(tmp_path_factory):
-    """A random model whose tokenizer has LLaDA's chat template."""
-    from redraft.models.standin import random_llada
-
-    return random_llada().save_pretrained(tmp_path_factory.mktemp("models") / "chatty")
-
-
-def test_messages_are_put_into_the_chat_template(tmp_path, chatty):
+def test_messages_are_put_into_the_chat_template(tmp_path, small):
     path = tmp_path / "x.jsonl"
     turns = [{"role": "user", "content": "Hello"}]
     path.write_text(json.dumps({"messages": turns}) + "\n")
-    model = ("--model", chatty, "--length", "8")
+    model = ("--model", small, "--length", "8")
     (record,) = records(ask("--prompts", path, "--json", *model).out)
     assert record["prompt"] == turns
     (as_user,) = records(ask("Hello", "--json", *model).out)
@@ -88,11 +97,13 @@ def test_messages_are_put_into_the_chat_template(tmp_path, chatty):
     assert as_user["processed"] > as_text["processed"] == 2 * (len("Hello") + 8)
 
 
-def test_json_lines_hold_everything_about_an_answer():
+def test_json_lines_hold_everything_about_an_answer(bundled):
     (record,) = records(ask(QUESTION, "--json", "--sampler", "unmask", *SHORT).out)
+    (answer,) = generate(bundled, QUESTION, "unmask", length=24, steps=12)
+    assert record == asdict(answer)
     assert set(record) == {"index", "prompt", "text", "ids", "first_eos", "calls", "processed"}
-    assert (record["index"], record["prompt"], record["first_eos"]) == (0, QUESTION, 23)
-    assert (record["calls"], record["processed"]) == (12, 12 * (11 + 24))
+    assert (record["index"], record["prompt"], len(record["ids"])) == (0, QUESTION, 24)
+    assert (record["calls"], record["processed"]) == (12, 12 * (len(bundled.encode(QUESTION)) + 24))
 
 
 def test_json_stays_pure_whatever_else_is_said(tmp_path):
@@ -136,12 +147,14 @@ def test_options_that_mean_the_same(given, same_as):
     assert answers(*QUESTIONS[:2], *given) == answers(*QUESTIONS[:2], *same_as)
 
 
-VARIED = (*[f"{a} + {b} + 9 + {a} + 5 = ?" for a in (1, 4, 6, 8) for b in (2, 7)], "--json", *SHORT)
+@pytest.fixture(scope="module")
+def varied(small):
+    return (*[f"{a} + {b} + 9 = ?" for a in (1, 4, 6, 8) for b in (2, 7)], "--json", "--model", small, *SHORT)
 
 
 @pytest.fixture(scope="module")
-def by_default():
-    return [record["ids"] for record in records(ask(*VARIED).out)]
+def by_default(varied):
+    return [record["ids"] for record in records(ask(*varied).out)]
 
 
 @pytest.mark.parametrize(
@@ -167,23 +180,24 @@ def by_default():
         ("--dtype", "bfloat16"),
     ],
 )
-def test_options_reach_the_decoding(by_default, option):
+def test_options_reach_the_decoding(varied, by_default, option):
     """Each of them changes some tokens of some answers."""
-    assert [record["ids"] for record in records(ask(*VARIED, *option).out)] != by_default
+    assert [record["ids"] for record in records(ask(*varied, *option).out)] != by_default
 
 
-def test_llada_flags_do_what_they_say():
-    ids = records(ask(*QUESTIONS, "--json", *SHORT, "--eos", "llada_logits").out)
-    assert not any(0 in record["ids"] for record in ids)
+def test_llada_flags_do_what_they_say(small, varied, by_default):
+    end, _ = load(small).eos_ids
+    assert any(end in ids for ids in by_default)
+    assert not any(end in record["ids"] for record in records(ask(*varied, "--eos", "llada_logits").out))
 
 
-def test_seeds_matter_where_there_is_noise():
-    common = (*QUESTIONS, *SHORT, "--temperature", 1)
+def test_seeds_matter_where_there_is_noise(small):
+    common = (*QUESTIONS, "--model", small, *SHORT, "--temperature", 1)
     assert answers(*common, "--seed", 1) == answers(*common, "--seed", 1) != answers(*common, "--seed", 2)
 
 
-def test_answers_do_not_depend_on_the_batch_size():
-    common = (*QUESTIONS, *SHORT, "--temperature", 0.5, "--dtype", "float64")
+def test_answers_do_not_depend_on_the_batch_size(small):
+    common = (*QUESTIONS, "--model", small, *SHORT, "--temperature", 0.5, "--dtype", "float64")
     assert answers(*common, "--batch-size", 1) == answers(*common, "--batch-size", 3) == answers(*common)
 
 
@@ -192,7 +206,7 @@ def test_help_names_the_options():
         "generate": ("--sampler", "--gen-length", "--steps-per-block", "--eos", "--trajectory", "--watch", "--json"),
         "samplers": ("--json",),
         "doctor": ("--model", "--json"),
-        "demo": ("--steps", "--problems"),
+        "demo": ("--problems", "--replay"),
     }.items():
         done = run(command, "--help")
         assert done.code == 0

@@ -8,7 +8,7 @@ WORDS = [*"0123456789", "+", "=", "?"]
 
 def often_ending(**options) -> Model:
     """Its end tokens are likely here and unlikely there, so that answers end, and each policy for them tells."""
-    model = random_llada(**options)
+    model = random_llada(1, **options)
     model.network.get_output_embeddings().weight.data[list(model.eos_ids)] *= 2
     return model
 
