@@ -1,4 +1,4 @@
-"""The model that ships with us: it opens, it is what its fingerprint says, it has learnt, and batches change nothing."""
+"""The model that ships with us: it is what its fingerprint says, it has learnt something, and batches change nothing."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_a_row_alone_is_the_row_in_a_ragged_batch(exact, sampler, temperature):
 
 
 def test_it_fills_in_half_of_a_solution(bundled):
-    """Every second token of solutions to problems that it was not trained on; the commonest token is right one time in twelve."""
+    """Of problems that it was not trained on. The commonest token is one in twelve."""
     right = []
     for problem in (words.problem("test", index) for index in range(24)):
         prompt = bundled.encode(problem.question)
