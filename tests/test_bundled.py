@@ -1,4 +1,4 @@
-"""The model that ships with us: it is what its fingerprint says, it has learnt something, and batches change nothing."""
+"""The model that ships with us: it is as its fingerprint says, it has learnt something, batches change nothing."""
 
 import pytest
 import torch
