@@ -52,6 +52,7 @@ def test_verdicts(verdict, form):
 
 def test_a_program_without_tests_passes_by_reaching_its_end():
     assert run("x = 1\n").verdict == run("x = 1\n", tests="  \n# none\n").verdict == "passed"
+    assert run("x = 1\n").detail == "it reached its end; no tests were recognised"
     assert run("raise ValueError('no')").detail == "ValueError: no"
     assert run("raise SystemExit(0)").verdict == "killed"
     assert run("if __name__ == '__main__':\n    raise ValueError").verdict == "wrong", "it is the program that is run"
@@ -119,6 +120,13 @@ def test_honest_programs_pass(name):
     program, tests = HONEST[name]
     outcome = run(program, tests=tests)
     assert (outcome.verdict, outcome.detail) == ("passed", "")
+
+
+def test_tests_may_use_packages():
+    tests = "import numpy as np\nassert np.allclose(f([1, 2]), [2, 4])"
+    assert run("import numpy as np\ndef f(x):\n    return 2 * np.array(x)", tests=tests).passed
+    assert run("def f(x):\n    return x", tests=tests).verdict == "wrong"
+    assert run(CHEATS["answers arithmetic"], tests=tests).verdict == "wrong"
 
 
 # --- hostile ones: those that the design was made for ---

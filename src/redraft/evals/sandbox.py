@@ -36,7 +36,7 @@ class Outcome:
     """What became of a program. Its truth value says whether it passed."""
 
     verdict: Verdict
-    detail: str = ""  # the error, as far as there is one to tell
+    detail: str = ""  # the error, as far as there is one to tell; or that it passed without tests
     seconds: float = 0.0
     tier: str = ""  # what held the program
 
@@ -71,8 +71,10 @@ def run(
     """Run a program and its tests; never raises for anything that either does.
 
     tests: Python that uses what the program defines; if it defines `check`, that is called with the program's
-    `entry_point`. Without tests the program is split where its own begin; without any it passes by reaching its end.
-    timeout: seconds for both together, waiting for a processor not counted. memory_mb: address space of each.
+    `entry_point`. Without tests the program is split where its own begin: at the asserts or the functions called at its
+    end. What is not recognised there stays with the program, which passes by reaching its end; `detail` says so.
+    timeout: seconds for both together; waiting for a processor is not counted, up to as long again.
+    memory_mb: address space of each.
     allow_weak: run it even where the system leaves it ways out.
     """
     job = Job(program, tests, entry_point, timeout, memory_mb)
@@ -110,7 +112,7 @@ def _run(job: Job, held: Tier) -> Outcome:
         start = partial(Child, held=held, seconds=job.timeout, memory_mb=job.memory_mb)
         line, other, verdicts, said = map(cleanup.enter_context, (*socket.socketpair(), *socket.socketpair()))
         worker = cleanup.enter_context(start("worker", given={"line": other.fileno(), "packages": packages()}))
-        channels = {"line": line.fileno(), "verdicts": said.fileno()}
+        channels = {"line": line.fileno(), "verdicts": said.fileno(), "packages": packages()}
         asked = json.dumps({"program": job.program, "tests": job.tests, "entry_point": job.entry_point})
         driver = cleanup.enter_context(start("driver", given=channels, stdin=asked))
         for theirs in (line, other, said):

@@ -15,7 +15,7 @@ try:
     if role == "driver":  # each imports what it needs and no more: both are started for every program
         from . import driver
 
-        driver.main(given["line"], given["verdicts"], given["terms"])
+        driver.main(given["line"], given["verdicts"], given["terms"], given["packages"])
     elif role == "worker":
         from . import worker
 

@@ -22,6 +22,7 @@ from .wire import Ended, Peer
 from .worker import UNCOMPILABLE
 
 SAID = 2000  # characters of an error that are kept
+UNTESTED = "it reached its end; no tests were recognised"
 
 
 class Job(TypedDict):
@@ -34,7 +35,8 @@ class Uncompilable(Exception):
     """The program is not Python."""
 
 
-def main(line: int, verdicts: int, terms: Terms) -> None:
+def main(line: int, verdicts: int, terms: Terms, packages: list[str]) -> None:
+    sys.path.extend(packages)  # which tests may import, as programs do
     job: Job = json.load(sys.stdin)
     peer = Peer(line, {}, trusts=trusts)
     confine(terms)
@@ -52,7 +54,7 @@ def main(line: int, verdicts: int, terms: Terms) -> None:
 def judge(job: Job, peer: Peer) -> tuple[str, str]:
     """The verdict, and what there is to say about it."""
     try:
-        _judge(job, peer)
+        said = _judge(job, peer)
         if peer.lost:
             raise Ended("the program is gone")
     except Ended as ended:
@@ -65,10 +67,11 @@ def judge(job: Job, peer: Peer) -> tuple[str, str]:
         return "syntax", str(wrong)
     except BaseException as wrong:
         return "wrong", f"{type(wrong).__name__}: {wrong}".rstrip(": ")
-    return "passed", ""
+    return "passed", said
 
 
-def _judge(job: Job, peer: Peer) -> None:
+def _judge(job: Job, peer: Peer) -> str:
+    """Raises unless it passes; what there is to say about that."""
     tests = ast.parse(job["tests"])
     try:
         parts = Parts(job["program"], tests, trusted=True) if tests.body else split(job["program"])
@@ -79,7 +82,8 @@ def _judge(job: Job, peer: Peer) -> None:
         raise Uncompilable(said)
     peer.ask("load", "solution" if parts.tests.body else "__main__")
     if not parts.tests.body:
-        return peer.ask("alive")
+        peer.ask("alive")
+        return UNTESTED
     if not parts.trusted:
         peer.trusts = trusts_computing
     names = Names(peer, parts.tests, imported, entry_point=job["entry_point"], trusted=parts.trusted)
@@ -87,3 +91,4 @@ def _judge(job: Job, peer: Peer) -> None:
     exec(compile(parts.tests, "<tests>", "exec", dont_inherit=True), names)
     if job["entry_point"] and "check" in names:
         names["check"](peer.ask("look up", job["entry_point"]))
+    return ""

@@ -106,25 +106,34 @@ def _is_guard(statement: ast.If) -> bool:
 def _functions(body: list[ast.stmt]) -> int | None:
     """`def check(candidate)` directly before calls of it; or several such functions. What is printed is no matter."""
     last = len(body)
-    while last and _called(body[last - 1]):
+    while last and (_called(body[last - 1]) or _renames(body[last - 1])):
         last -= 1
-    called, start = {_called(statement) for statement in body[last:]} - {"print"}, last
+    called, start = {name for statement in body[last:] for name in _called(statement)} - {"print"}, last
     while start and isinstance(function := body[start - 1], ast.FunctionDef) and function.name in called:
         called.remove(function.name)  # another function of this name further up is not the one that is called
-        if not (function.args.args or function.name.startswith(("test", "check"))):
+        if not (function.args.args or function.name.startswith(("test", "check", "main"))):
             return None
         start -= 1
     asserting = any(map(_asserting, body[start:last]))
     return start if asserting and start and not called else None
 
 
-def _called(statement: ast.stmt) -> str | None:
-    """The name of a function that is called with names and constants alone, or without anything."""
-    if isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call):
+def _called(statement: ast.stmt) -> set[str]:
+    """The names of the functions that are called with names and constants alone, or without anything: as a statement,
+    as `result = check(f)`, or several of these within a `try`."""
+    if isinstance(statement, ast.Try):
+        called = [_called(each) for each in statement.body]
+        return set[str]().union(*called) if all(called) else set()
+    if isinstance(statement, ast.Expr | ast.Assign) and isinstance(call := statement.value, ast.Call):
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         plain = all(isinstance(argument, ast.Name | ast.Constant) for argument in given)
-        return call.func.id if plain and isinstance(call.func, ast.Name) else None
-    return None
+        return {call.func.id} if plain and isinstance(call.func, ast.Name) else set()
+    return set()
+
+
+def _renames(statement: ast.stmt) -> bool:
+    """candidate = f"""
+    return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name)
 
 
 # --- asserts at the end ---

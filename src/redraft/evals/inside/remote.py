@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Remote:
-    """Stands for the object; whatever is done with it happens there."""
+    # Stands for the object; whatever is done with it happens there. Its docstring too is that of the object.
 
     __slots__ = ("_number", "_peer")
 
@@ -22,9 +22,13 @@ class Remote:
         object.__setattr__(self, "_number", number)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in ("__name__", "__doc__"):
+        if name.startswith("__") and name != "__name__":
             raise AttributeError(name)
         return do("getattr", self, name)
+
+    @property
+    def __doc__(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return do("getattr", self, "__doc__")
 
     def __setattr__(self, name: str, value: Any) -> None:
         do("setattr", self, name, value)
@@ -86,7 +90,7 @@ ALONE = (
     "invert",
     "reversed",
 )
-WITH_DATA = ("getitem", "setitem", "delitem", "round")
+WITH_DATA = ("getitem", "setitem", "delitem", "round", "format")
 PAIRED = (
     "lt",
     "le",
@@ -123,7 +127,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, f"__{name}__") for name in (*PAIRED, "eq", "neg", "pos", "invert", "index", "abs")},
     **{name: getattr(operator, f"__{name}__") for name in ("getitem", "setitem", "delitem")},
     **{kind.__name__: kind for kind in (bool, str, int, float, reversed)},
-    **{function.__name__: function for function in (getattr, setattr, isinstance, iter, next, len, repr, round)},
+    **{
+        function.__name__: function for function in (getattr, setattr, isinstance, iter, next, len, repr, round, format)
+    },
     "call": lambda function, *arguments, **named: function(*arguments, **named),
     "enter": lambda manager: type(manager).__enter__(manager),
     "exit": lambda manager, kind: type(manager).__exit__(manager, kind, None, None),

@@ -11,8 +11,9 @@ import builtins
 import importlib
 import sys
 import types
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from .remote import Remote, parts_of
@@ -22,20 +23,27 @@ DEEPEST = 200  # containers within one another; what lies deeper stays where it 
 SAFE_INTEGER = 2**53  # larger ones are written in hexadecimal, which has no limit of digits
 
 SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
-MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "OrderedDict", Counter: "Counter", defaultdict: "defaultdict"}
+MAPPINGS: dict[type, str] = {dict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}
 MAKERS: dict[str, Callable[[Any], Any]] = {
     **{name: kind for kind, name in SEQUENCES.items()},
     "dict": dict,
     "OrderedDict": OrderedDict,
     "Counter": lambda pairs: Counter(dict(pairs)),
-    "defaultdict": lambda pairs: defaultdict(None, pairs),
 }
 SPELT = {("decimal", "Decimal"), ("fractions", "Fraction")}  # equal to what their text gives again
 DATED = {("datetime", "date"), ("datetime", "time"), ("datetime", "datetime")}
 BASES = (bool, int, float, complex, str, bytes, bytearray, tuple, frozenset, list, set, dict, deque)
 CHANGEABLE = (list, dict, set, bytearray, deque)
+ITEMS = (type({}.items()), type(OrderedDict[Any, Any]().items()))
+VIEWS = (type({}.keys()), type(OrderedDict[Any, Any]().keys()), *ITEMS)
 NAMED = (types.ModuleType, types.BuiltinFunctionType, types.FunctionType, types.MethodDescriptorType, type)
 NUMPY_SCALARS = ("bool", "bool_", "int", "uint", "float", "complex", "str_", "bytes_")
+
+
+@lru_cache(1000)
+def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
+    """A class of our own with these fields, and nothing else of theirs: names with an underscore are refused."""
+    return namedtuple(name, fields)
 
 
 def resolve(home: str, name: str) -> Any:
@@ -72,6 +80,8 @@ class Values:
         if kind in MAPPINGS:
             pairs = list(dict.items(value))
             return [MAPPINGS[kind], *([self.encode(a, depth + 1), self.encode(b, depth + 1)] for a, b in pairs)]
+        if kind is defaultdict:
+            return ["defaultdict", self.encode(value.default_factory), self.encode(list(dict.items(value)), depth + 1)]
         if kind is deque:
             return ["deque", value.maxlen, *(self.encode(part, depth + 1) for part in value)]
         if kind in (bytes, bytearray):
@@ -99,6 +109,10 @@ class Values:
             return self.encode(value.item(), depth)
         if isinstance(value, NAMED):
             return self.named(value) or self.handle(value)
+        if isinstance(value, VIEWS):
+            return ["view", isinstance(value, ITEMS), self.encode(list(value), depth + 1)]
+        if isinstance(value, tuple) and (names := fields(kind)):
+            return ["namedtuple", kind.__name__, names, self.encode(plain(value, tuple), depth + 1)]
         for base in BASES:
             if isinstance(value, base) and not (base in CHANGEABLE and has_methods(kind)):
                 return self.encode(plain(value, base), depth + 1)
@@ -139,6 +153,14 @@ class Values:
             return self.remote(parts[0])
         if kind == "yours":
             return self.mine[parts[0]]
+        if kind == "defaultdict":
+            factory = self.decode(parts[0])
+            return defaultdict(factory if callable(factory) else None, self.decode(parts[1]))
+        if kind == "view":
+            held = self.decode(parts[1])
+            return dict(held).items() if parts[0] else dict.fromkeys(held).keys()
+        if kind == "namedtuple":
+            return named_tuple(str(parts[0]), tuple(map(str, parts[1])))._make(self.decode(parts[2]))
         if kind == "deque":
             return deque(map(self.decode, parts[1:]), parts[0])
         if kind in ("bytes", "bytearray"):
@@ -181,8 +203,11 @@ class Values:
             kind = RuntimeError
         try:
             made = kind(*arguments)
-        except TypeError:
-            return RuntimeError(f"{kind.__name__}: {arguments}")
+        except TypeError:  # its first argument is not all that json.JSONDecodeError is made of
+            try:
+                made = kind.__new__(kind, *arguments)
+            except TypeError:
+                return RuntimeError(f"{kind.__name__}: {arguments}")
         if hasattr(kind, "__getattr__"):
             made.__dict__["_origin"] = origin
         return made
@@ -214,6 +239,12 @@ def has_methods(kind: type) -> bool:
     return any(
         not name.startswith("__") for base in kind.__mro__ if base.__module__ != "builtins" for name in vars(base)
     )
+
+
+def fields(kind: type) -> list[str]:
+    """Of a named tuple; none where their names were made up, which would be refused as names."""
+    named = getattr(kind, "_fields", ())
+    return list(named) if all(isinstance(name, str) and name[:1] != "_" for name in named) else []
 
 
 def plain(value: Any, base: type) -> Any:
