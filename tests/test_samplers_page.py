@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import redraft.samplers  # registers them
+from fakes import NO_EOS, Chaos, decode
 from redraft.decoding import SAMPLERS
 from running import run
 
@@ -29,6 +31,33 @@ def test_a_paragraph_agrees_with_its_sampler(name):
     assert ("Inferred" in text) == ("inferred" in cls.provenance)
     for option in re.findall(r"`(\w+)=", text):
         assert option in cls.__dataclass_fields__
+
+
+@pytest.mark.parametrize(("option", "value"), [("rank", "margin"), ("temperature", 0.8)])
+def test_it_says_which_samplers_go_their_own_way(option, value):
+    said = {
+        "rank": {"dream", "pc", "factor", "remedi", "corrective", "spd"},
+        "temperature": {"tolerator"},
+    }[option]
+    text = " ".join(PARTS[0].split()).split("Where a method defines")[1]
+    assert all(f"`{name}" in text for name in said)
+    assert {name for name in OURS if not matters(name, option, value)} == said
+
+
+def test_the_variants_that_it_names_are_those_that_do():
+    ways = [("remedi(score=probability)", "rank"), ("corrective(rule=linear)", "rank")]
+    assert all(matters(notation, option, "margin") for notation, option in ways)
+    assert not matters("corrective(rule=mad)", "rank", "margin")
+    assert not matters("remdm(style=ancestral, eta=0.2)", "temperature", 0.8)
+
+
+def matters(notation: str, option: str, value) -> bool:
+    """Whether an option of the reading ever changes what is written."""
+    readings = (NO_EOS, replace(NO_EOS, **{option: value}))
+    return any(
+        len({str(decode(notation, Chaos(seed, spread=9.0), 24, 8, reading=reading)) for reading in readings}) > 1
+        for seed in range(4)
+    )
 
 
 def test_what_is_not_built_is_named_with_the_reason():

@@ -65,6 +65,11 @@ def test_nonsense_is_refused(option):
         parse(f"tolerator({option})").stages(8, 4)
 
 
+def test_a_negative_lock_is_refused_for_it_would_lock_everything():
+    with pytest.raises(ValueError, match=r"lock is 0 \(never\) or more, not -1"):
+        parse("tolerator(lock=-1)").stages(8, 4)
+
+
 @pytest.mark.parametrize("rounds", [4, 9, -1])
 def test_rounds_leave_a_step_to_fill_in(rounds):
     with pytest.raises(ValueError, match="of 4 steps 0 to 3 can be rounds of refinement"):
