@@ -156,6 +156,13 @@ def test_mad_by_example():
     assert decode("corrective(rule=mad, k=4.0)", Script(script * 2, 3), 5, 2)[0] == [[0, 1, 2, 3, 4]]
 
 
+def test_end_tokens_that_must_wait_do_not_end_the_correction():
+    """Only they are sure at first. They are kept once all others wait for them, and what was doubtful is read anew."""
+    end = EOS[0]
+    script = [[{0: 0.4}, {1: 0.4}, {end: 0.95}], [{2: 0.95}, {3: 0.95}, {end: 0.95}]]
+    assert decode("corrective", Script(script, 3), 3, 4, reading=READING) == [[[MASK, MASK, end]], [[2, 3, end]]]
+
+
 def corrective_by_hand(model, prompt, length, steps, block, rule, value, vetoed):
     """Methods 6.11."""
     x, history = [*prompt, *[MASK] * length], []
@@ -177,9 +184,10 @@ def corrective_by_hand(model, prompt, length, steps, block, rule, value, vetoed)
                 spread = max(1e-10, statistics.median_low(abs(middle - value) for value in p.values()))
                 bar = value if rule == "threshold" else middle - value * 1.4826 * spread
                 again = {i for i in window if p[i] < bar or (p[i] == bar and rule == "threshold")}
-                again = again | waiting if again else again
-                if all((MASK if i in again else y[i]) == x[i] for i in window):
-                    again = set()
+                for masked in (again | waiting if again else again, again, set()):  # until something changes
+                    if any((MASK if i in masked else y[i]) != x[i] for i in window):
+                        break
+                again = masked
             for i in window:
                 x[i] = MASK if i in again and t < each else y[i]
             history.append(x[len(prompt) :])

@@ -5,7 +5,7 @@ Zhang et al., Corrective Diffusion Language Models (arXiv 2512.15596); `llada_sa
 fresh one is judged by a pass that did not see it. The last pass fills and masks nothing again.
 Differs from the reference: there a given code is revised, here a response is written, in blocks if asked; at
 temperature 0 a pass that changes nothing is the last, for the others would repeat it; `linear` ranks by the reading's
-measure; ties go to the lowest position; end tokens that are vetoed are masked again as long as others are.
+measure; ties go to the lowest position; vetoed end tokens are masked again until nothing else changes, or is masked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from redraft.decoding import Block, Clock, Denoise, Number, Sampler, register, top
-from redraft.shapes import Bool, Float
+from redraft.shapes import Bool, Float, Int
 
 TO_DEVIATION = 1.4826  # of a normal distribution: its standard deviation in median absolute deviations
 
@@ -45,14 +45,18 @@ class Corrective(Sampler):
             p = pred.probability(tokens).exp()
             low = block.active & (p <= self.th if self.rule == "threshold" else outliers(p, block.active, self.k))
             waiting = block.masked & pred.vetoed & low.any(-1, keepdim=True)
-            kept = ~(low | waiting)
+            kept = torch.where(changes(block, tokens, ~(low | waiting)), ~(low | waiting), ~low)
             if denoise.reading.temperature == 0:
-                changes = (torch.where(kept, tokens, block.mask_id) != block.tokens).any(-1, keepdim=True)
-                kept = kept | ~changes
+                kept = kept | ~changes(block, tokens, kept)
         return block.write(torch.where(kept | clock.final, tokens, block.mask_id))
 
     def done(self, block: Block) -> Bool[Tensor, " b"]:
         return ~block.masked.any(-1)
+
+
+def changes(block: Block, tokens: Int[Tensor, "b w"], kept: Bool[Tensor, "b w"]) -> Bool[Tensor, "b 1"]:
+    """Whether anything is other than before where only `kept` is not masked."""
+    return (torch.where(kept, tokens, block.mask_id) != block.tokens).any(-1, keepdim=True)
 
 
 def outliers(p: Float[Tensor, "b w"], among: Bool[Tensor, "b w"], k: Number) -> Bool[Tensor, "b w"]:
