@@ -18,6 +18,7 @@ from redraft.evals.formulas import LONGEST, Node, Puzzling, parse, trimmed
 
 WORD = re.compile(r"[a-z]{3,}")
 DRESS = re.compile(r"\\(?:text\w*|mbox|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
+APART = re.compile(r"(?<=[\d.])\s+(?=\d)")  # 5 6 is not 56
 SILENT = re.compile(r"\\(?:left|right|displaystyle|quad|[!,;: ])|[\s$~]")
 DEEPEST_DRESS = 3  # \boxed{\text{\textbf{east}}}
 MOST_ITEMS = 100  # of a list or a set that is compared without order
@@ -70,7 +71,7 @@ def _words(text: str) -> str:
     bare = trimmed(text)
     for _ in range(DEEPEST_DRESS):
         bare = DRESS.sub(r" \1 ", bare)
-    bare = SILENT.sub("", bare).strip(".,").lower()
+    bare = SILENT.sub("", APART.sub("_", bare)).strip(".,").lower()
     while re.fullmatch(r"\([a-z]\)|\{[^{}]*\}", bare):
         bare = bare[1:-1]
     return bare
