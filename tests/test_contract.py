@@ -105,6 +105,12 @@ def moments(steps) -> dict[tuple[int, int], list[list[int]]]:
     return {(step.stage, int(step.clock.step.max())): step.result.response.tolist() for step in steps}
 
 
+def costs(steps, row: int) -> tuple[int, int]:
+    """Calls of the model for a row, and tokens that it read for them."""
+    taken = [(step, (step.rows == row).nonzero().squeeze(-1)) for step in steps]
+    return sum(int(step.each[at].sum()) for step, at in taken), sum(int(step.processed[at].sum()) for step, at in taken)
+
+
 def content(thing):
     """All that steps, blocks, canvases and predictions hold, as lists and numbers."""
     if isinstance(thing, torch.Tensor):
@@ -213,13 +219,14 @@ def test_a_step_is_pure(notation, reading):
 @pytest.mark.parametrize(("shape", "reading"), [("one block", "greedy"), ("uneven", "random order")])
 def test_a_row_alone_is_the_row_in_a_ragged_batch(notation, shape, reading):
     together = decode(notation, shape, reading)
-    ragged = fresh(SHAPES[shape][0], PROMPTS)
+    batched, ragged = moments(together), fresh(SHAPES[shape][0], PROMPTS)
     for row, prompt in enumerate(PROMPTS):
         canvas = replace(fresh(SHAPES[shape][0], [prompt]), seeds=ragged.seeds[row : row + 1])
-        alone = moments(go(notation, shape, reading, canvas=canvas))
-        batched = moments(together)
+        steps = list(go(notation, shape, reading, canvas=canvas))
+        alone = moments(steps)
         assert {when: [batched[when][row]] for when in alone} == alone
         assert together[-1].result.response[row].tolist() == [*alone.values()][-1][0]
+        assert costs(together, row) == costs(steps, 0)
 
 
 @samplers

@@ -167,8 +167,8 @@ class Tally:
 
     def add(self, step: Step) -> None:
         self.canvas = step.result
-        for row, tokens in zip(step.rows.tolist(), step.processed.tolist(), strict=True):
-            self.calls[row] += step.calls
+        for row, calls, tokens in zip(step.rows.tolist(), step.each.tolist(), step.processed.tolist(), strict=True):
+            self.calls[row] += calls
             self.processed[row] += tokens
 
     def answers(self, model: Model, prompts: Sequence[Prompt]) -> list[Answer]:

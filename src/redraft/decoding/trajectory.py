@@ -179,7 +179,7 @@ class Recorder:
             candidates[rows, window] = _int32(step.predictions[0].tokens[:, lead:])
         calls = np.zeros(len(tokens), dtype=np.int32)
         processed = np.zeros(len(tokens), dtype=np.int64)
-        calls[rows], processed[rows] = step.calls, step.processed.cpu().numpy()
+        calls[rows], processed[rows] = step.each.cpu().numpy(), step.processed.cpu().numpy()
         values = (tokens, confidence, candidates, step.stage, int(step.clock.step.max()))
         for name, value in zip(_ARRAYS, (*values, (window.start, window.stop), calls, processed), strict=True):
             kept[name].append(value)

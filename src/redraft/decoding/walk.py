@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -64,7 +64,8 @@ class Step(NamedTuple):
     predictions: tuple[Prediction, ...]  # of the rows in `rows`, logits forgotten
     after: Block
     rows: Int[Tensor, " r"]  # the rows that took this step; the others had finished
-    calls: int  # denoiser calls of each of those rows
+    calls: int  # denoiser calls, of the row that needed most
+    each: Int[Tensor, " r"]  # of each of those rows
     processed: Int[Tensor, " r"]  # tokens that went through the model for each of them, padding not counted
 
     @property
@@ -147,7 +148,8 @@ def _take(
         stepped = stepped.write(torch.where(stepped.masked, denoise.predictions[-1].tokens, stepped.tokens))
     after = stepped if whole else now.put_rows(live, stepped)
     predictions = tuple(prediction.forget() for prediction in denoise.predictions)
-    return Step(clock.stage, clock, start, canvas, now, predictions, after, live, denoise.calls, denoise.processed)
+    costs = (denoise.calls, denoise.each, denoise.processed)
+    return Step(clock.stage, clock, start, canvas, now, predictions, after, live, *costs)
 
 
 class Denoise:
@@ -163,7 +165,7 @@ class Denoise:
         self.columns = slice(start, start + block.tokens.shape[1])
         self.predictions: list[Prediction] = []
         self.calls = 0
-        self.processed = torch.zeros_like(block.seeds)
+        self.each, self.processed = torch.zeros_like(block.seeds), torch.zeros_like(block.seeds)
 
     def __call__(self, tokens: Int[Tensor, "b w"], *, prefix: bool = False, soft: Soft | None = None) -> Prediction:
         """Predict the window given `tokens` in it. `prefix`: nothing right of the window is seen. `soft`: mixtures of
@@ -196,25 +198,40 @@ class Denoise:
         columns: slice = slice(None),
         soft: Soft | None = None,
         given: Bool[Tensor, "b m"] | None = None,
+        live: Bool[Tensor, " b"] | None = None,
     ) -> Float[Tensor, "b c v"]:
         """Logits of any sequence under any attention: for shadow blocks and auxiliary passes. Metered too.
 
-        Raw, unless it is said what guidance is to hide: `given`.
+        Raw, unless it is said what guidance is to hide: `given`. Rows that are not `live` cost nothing; theirs are 0.
         """
         if given is not None and self.reading.guidance > 0:  # LLaDA's guidance: what the prompt adds, exaggerated
-            context = {"attend": attend, "positions": positions, "columns": columns, "soft": soft}
+            context = {"attend": attend, "positions": positions, "columns": columns, "soft": soft, "live": live}
             clear = self.look(tokens, **context)
             blind = self.look(torch.where(given, self.block.mask_id, tokens), **context)
             return blind + (self.reading.guidance + 1) * (clear - blind)
+        if live is not None and not live.all():
+            assert soft is None, "soft inputs are those of all rows"
+            rows = live.nonzero().squeeze(-1)
+            attend, positions = (one if one is None else one[rows] for one in (attend, positions))
+            logits = self._ask(tokens[rows], rows, attend=attend, positions=positions, columns=columns)
+            return logits.new_zeros(len(live), *logits.shape[1:]).index_copy(0, rows, logits)
+        rows = torch.arange(len(tokens), device=tokens.device)
+        return self._ask(tokens, rows, attend=attend, positions=positions, columns=columns, soft=soft)
+
+    def _ask(
+        self, tokens: Tensor, rows: Tensor, *, attend: Tensor | None, soft: Soft | None = None, **context: Any
+    ) -> Tensor:
+        """The denoiser's answer for some rows, and what it cost them."""
         self.calls += 1
-        if attend is None:
-            self.processed = self.processed + tokens.shape[1]
-        else:  # what no query sees is padding
-            self.processed = self.processed + (attend if attend.ndim == 2 else attend.any(1)).sum(-1)
+        self.each = self.each.index_add(0, rows, torch.ones_like(rows))
+        # what no query sees is padding
+        seen = None if attend is None else (attend if attend.ndim == 2 else attend.any(1)).sum(-1)
+        self.processed = self.processed.index_add(
+            0, rows, torch.full_like(rows, tokens.shape[1]) if seen is None else seen
+        )
         if soft is None:
-            return self.denoiser(tokens, attend=attend, positions=positions, columns=columns)
-        mixing = cast(SoftDenoiser, self.denoiser)
-        return mixing(tokens, attend=attend, positions=positions, columns=columns, soft=soft)
+            return self.denoiser(tokens, attend=attend, **context)
+        return cast(SoftDenoiser, self.denoiser)(tokens, attend=attend, soft=soft, **context)
 
 
 def uniform(block: Block, clock: Clock, stream: str, size: tuple[int, ...] | None = None) -> Float[Tensor, "b ..."]:

@@ -61,8 +61,11 @@ class ProSeCo(Sampler):
             right = denoise.read(logits[:, width:], aside=True)
             filled = torch.cat([canvas.tokens[:, : window.start], pred.argmax(), right.argmax()], dim=-1)
             draft = torch.where((canvas.tokens == block.mask_id) & ~canvas.given, filled, canvas.tokens)
+            last = logits[:, :width]
             for _ in range(self.s):
-                pred = denoise.read(denoise.look(draft, columns=window, **context))
+                own = live.squeeze(-1)
+                last = torch.where(live.unsqueeze(-1), denoise.look(draft, columns=window, live=own, **context), last)
+                pred = denoise.read(last)
                 better = torch.where(block.active & live, pred.argmax(), draft[:, window])
                 may = pred.score(better) > torch.finfo(score.dtype).min  # an end token may have to wait
                 tokens = torch.where(live & block.visible, torch.where(may, better, block.tokens), tokens)
