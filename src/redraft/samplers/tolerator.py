@@ -45,10 +45,8 @@ class Tolerator(Sampler):
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
         if not (0 <= (self.rounds or 0) < steps or steps < 1):
             raise ValueError(f"of {steps} steps 0 to {steps - 1} can be rounds of refinement, not {self.rounds}")
-        if not all(0 < share <= 1 for share in (self.start, self.end, self.update_rate)):
-            raise ValueError("start, end and update_rate are shares: more than 0 and at most 1")
-        if self.lock < 0:
-            raise ValueError(f"lock is 0 (never) or more, not {self.lock}")
+        if self.lock < 0 or not all(0 < share <= 1 for share in (self.start, self.end, self.update_rate)):
+            raise ValueError("start, end and update_rate are shares, above 0 and at most 1; lock is 0 (never) or more")
         blocks = max(1, length // max(1, block or length))  # filled one by one, refined together
         fill = -(-(steps - steps // 2) // blocks) * blocks if self.rounds is None else steps - self.rounds
         rounds, filling = steps - fill, {"temperature": self.temperature, "eos_penalty": self.eos_penalty}

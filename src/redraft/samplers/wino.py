@@ -15,19 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redraft.decoding import (
-    Block,
-    Clock,
-    Denoise,
-    Number,
-    Prediction,
-    Sampler,
-    Stage,
-    equal_blocks,
-    register,
-    sure,
-    top,
-)
+from redraft.decoding import Block, Clock, Denoise, Number, Sampler, Stage, equal_blocks, register, sure, top
+from redraft.decoding.reading import Prediction
 from redraft.shapes import Bool
 
 FIRST = 30  # tokens "accepted" before a block's first step; this and the 0.7, 5 and 20 below are its code's
