@@ -199,6 +199,7 @@ REFUSED = {
     "no such preset": ((*GIVEN, *QUICK, "--adapter-preset", "papers"), "did you mean 'paper'"),
     "targets of nothing": ((*GIVEN, "--targets", " ,"), "names no module"),
     "both": ((*GIVEN, "--full", "--targets", "q_proj"), "leave out --targets"),
+    "targets twice": ((*GIVEN, "--targets", "q_proj", "--adapter-preset", "all"), "give one of them"),
     "rank": ((*GIVEN, "--rank", "0"), "rank"),
     "steps": ((*GIVEN, "--steps", "0"), "steps is a whole number of at least 1"),
     "lr": ((*GIVEN, "--lr", "nan"), "lr is a number above 0"),

@@ -49,7 +49,7 @@ def test_what_runs_runs_in_order(place, monkeypatch, capsys):
     said = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in said[-3:]] == ["1", "2", "3"]
     protocol = json.loads((place / "runs" / "first" / "protocol.json").read_text())
-    assert (protocol["steps"], protocol["run"]["recipe"]) == (20, "scope")
+    assert (protocol["steps"], protocol["run"]["recipe"]) == (20, "scope(eos=confidence)")
 
 
 @pytest.mark.parametrize("recipe", list(RECIPES))

@@ -60,7 +60,9 @@ def train(
     warmup: Annotated[int, typer.Option(help="Steps in which the learning rate rises.")] = 50,
     weight_decay: Annotated[float, typer.Option(help="Of AdamW.")] = 0.0,
     clip: Annotated[float, typer.Option(help="The longest gradient.")] = 1.0,
-    adapter_preset: Annotated[str, typer.Option(help="Adapted modules: paper (q, k, v), qkvo, all.")] = "paper",
+    adapter_preset: Annotated[
+        str | None, typer.Option(help="Adapted modules: paper (q, k, v), qkvo, all.  [default: paper]")
+    ] = None,
     targets: Annotated[str | None, typer.Option(help="Names of modules in place of a preset: q_proj,v_proj.")] = None,
     rank: Annotated[int, typer.Option(help="Of the adapter.")] = 64,
     alpha: Annotated[float, typer.Option(help="Of the adapter.")] = 128.0,
@@ -116,9 +118,11 @@ def train(
     names = tuple(filter(None, (name.strip() for name in targets.split(",")))) if targets is not None else None
     if full and names:
         raise ValueError("--full trains every parameter: leave out --targets")
+    if names and adapter_preset:
+        raise ValueError("--targets and --adapter-preset say the same thing in two ways: give one of them")
     if targets is not None and not names:
         raise ValueError("--targets names no module: write --targets q_proj,v_proj")
-    lora = None if full else Lora(names or adapter_preset, rank, alpha, dropout)
+    lora = None if full else Lora(names or adapter_preset or "paper", rank, alpha, dropout)
     settings = Settings(
         steps=steps, batch=batch, accumulate=accumulate, length=LENGTH if length is None else length, lr=lr,
         warmup=warmup, weight_decay=weight_decay, clip=clip, seed=seed, save_every=save_every, keep=keep,

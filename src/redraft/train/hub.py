@@ -6,6 +6,7 @@ import copy
 import glob
 import re
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ HUB = re.compile(
 
 def parse(spec: str, *, streaming: bool = True, lines: bool = False) -> Streamed:
     """`hf:owner/name[@revision][/config][:split]`, or `hf:json:PATH` and its like for local files."""
+    _check_installed(spec)  # before a model is loaded
     _, kind, *rest = spec.split(":", 2)
     if kind in BUILDERS and rest:
         path = Path(rest[0]).expanduser()
@@ -37,14 +39,18 @@ def parse(spec: str, *, streaming: bool = True, lines: bool = False) -> Streamed
     return Streamed(spec, load)
 
 
-def _datasets(name: str) -> Any:
-    try:
-        import datasets
-    except ImportError:
+def _check_installed(name: str) -> None:
+    if find_spec("datasets") is None:
         raise ValueError(
             f"{name} needs the datasets library, which is not installed: pip install 'redraft[train]'. "
             "Local .jsonl, .json and .txt files are read without it."
-        ) from None
+        )
+
+
+def _datasets(name: str) -> Any:
+    _check_installed(name)
+    import datasets
+
     return datasets
 
 

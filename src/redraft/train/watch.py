@@ -173,7 +173,7 @@ def model_card(protocol: dict[str, Any], records: list[Record], *, picture: bool
         f"| data | `{run['data']}` |",
         f"| steps | {run['steps']} of {run['rows']} examples, {protocol['tokens']:,} tokens |",
         f"| sequence length | {run['length']} |",
-        f"| learning rate | {run['lr']:g}, constant after {run['warmup']} steps |",
+        f"| learning rate | {_rate(run)} |",
         f"| trained | {protocol['trainable']:,} parameters{_adapter(lora)} |",
         f"| seed | {run['seed']} |",
         f"| time | {protocol['seconds']:.0f} s on {protocol['hardware']} |",
@@ -190,6 +190,12 @@ def model_card(protocol: dict[str, Any], records: list[Record], *, picture: bool
     lines += ["", "![curves](curves.png)", ""] if picture else [""]
     lines += ["## Protocol", "", "```json", json.dumps(protocol, indent=1), "```", ""]
     return "\n".join(lines)
+
+
+def _rate(run: dict[str, Any]) -> str:
+    if run["warmup"] < run["steps"]:
+        return f"{run['lr']:g}, constant after {run['warmup']} steps"
+    return f"rising to {run['lr'] * run['steps'] / run['warmup']:g}, for the warm-up takes {run['warmup']} steps"
 
 
 def _adapter(lora: dict[str, Any] | None) -> str:
