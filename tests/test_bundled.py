@@ -6,6 +6,10 @@ import torch
 from redraft import generate, load
 from redraft.decoding import SAMPLERS, Reading
 from redraft.evals import words
+from redraft.evals.run import evaluate
+from redraft.evals.tasks import find
+from redraft.generation import Plan
+from redraft.models.folders import resolve
 
 VARIANTS = sorted({*SAMPLERS, "d3im(t2t=False)", "d3im(t2m=False)", "d3im(t2t=False, t2m=False)"})
 
@@ -69,3 +73,36 @@ def test_special_tokens_in_a_prompt_stay_text(bundled, chat):
     assert [token for token in told if token in specials] == [token for token in plain if token in specials]
     for mark in marks:
         assert mark in bundled.decode(told, trim=False)
+
+
+def test_both_fit_into_a_wheel(bundled):
+    files = [resolve("bundled") / "model.safetensors", resolve("bundled-scope") / "adapter_model.safetensors"]
+    assert sum(file.stat().st_size for file in files) <= 16 * 2**20
+    assert 5_500_000 <= sum(one.numel() for one in bundled.network.parameters()) <= 7_500_000
+    assert len(bundled.tokenizer) <= 2000
+    assert bundled.context >= 2048
+    ids = [bundled.mask_id, bundled.pad_id, *bundled.eos_ids]  # end of text, end of turn
+    assert len(set(ids)) == len(ids) == 4
+
+
+@pytest.mark.parametrize("name", ["bundled", "bundled-scope"])
+def test_each_has_a_card(name):
+    card = (resolve(name) / "README.md").read_text(encoding="utf-8")
+    for said in ("license: apache-2.0", "## Data", "## How it was made", "## What it can do"):
+        assert said in card
+
+
+def test_the_adapter_makes_another_model(bundled):
+    scope = load("bundled", adapter="bundled-scope", device="cpu").merged()
+    tokens = torch.tensor([bundled.encode(words.problem("test", 0).question)])
+    assert not torch.equal(scope(tokens), bundled(tokens))
+
+
+@pytest.mark.long
+def test_d3im_needs_scope_and_has_it(bundled):
+    """The sign of the paper's first finding, where it is largest: of 24 programs."""
+    task = find("code")
+    items, plan = task.items(count=24), Plan.of("d3im", length=task.length, steps=task.length // 4)
+    scope = load("bundled", adapter="bundled-scope", device="cpu").merged()
+    right = [sum(record.correct for record in evaluate(one, task, items, plan)) for one in (bundled, scope)]
+    assert right[1] - right[0] >= 8

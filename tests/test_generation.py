@@ -76,6 +76,14 @@ def test_more_steps_than_tokens_is_noted_where_it_is_allowed(model):
         generate(model, QUESTION, "unmask", length=24, steps=25)
 
 
+def test_options_that_a_sampler_settles_itself_are_noted():
+    (note,) = Plan.of("tolerator", length=8, steps=4, reading=Reading(temperature=0.9)).notes
+    assert note.startswith("temperature changes nothing here: tolerator has a way of its own")
+    (note,) = Plan.of("pc", length=8, steps=4, reading=Reading(rank="margin")).notes
+    assert note.startswith("rank changes nothing here")
+    assert Plan.of("pc", length=8, steps=4, reading=Reading(temperature=0.9)).notes == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

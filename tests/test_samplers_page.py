@@ -9,9 +9,11 @@ import pytest
 
 import redraft.samplers  # registers them
 from fakes import NO_EOS, Chaos, decode
-from redraft.decoding import SAMPLERS
+from redraft.decoding import SAMPLERS, Reading
+from redraft.generation import Plan
 from running import run
 
+SHAPE = {"length": 24, "steps": 8}
 DOCS = Path(__file__).parents[1] / "docs"
 PARTS = re.split(r"^### `(\w+)`\n", (DOCS / "samplers.md").read_text().split("## Not built")[0], flags=re.M)
 PARAGRAPHS = dict(zip(PARTS[1::2], PARTS[2::2], strict=True))
@@ -42,6 +44,9 @@ def test_it_says_which_samplers_go_their_own_way(option, value):
     text = " ".join(PARTS[0].split()).split("Where a method defines")[1]
     assert all(f"`{name}" in text for name in said)
     assert {name for name in OURS if not matters(name, option, value)} == said
+    reading = Reading(**{option: value})
+    noted = {name for name in OURS if any(option in note for note in Plan.of(name, **SHAPE, reading=reading).notes)}
+    assert noted == said
 
 
 def test_the_variants_that_it_names_are_those_that_do():
@@ -49,6 +54,8 @@ def test_the_variants_that_it_names_are_those_that_do():
     assert all(matters(notation, option, "margin") for notation, option in ways)
     assert not matters("corrective(rule=mad)", "rank", "margin")
     assert not matters("remdm(style=ancestral, eta=0.2)", "temperature", 0.8)
+    assert not any(Plan.of(notation, **SHAPE, reading=Reading(rank="margin")).notes for notation, _ in ways)
+    assert Plan.of("remdm(style=ancestral)", **SHAPE, reading=Reading(temperature=0.8)).notes
 
 
 def matters(notation: str, option: str, value) -> bool:

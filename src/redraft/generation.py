@@ -59,14 +59,24 @@ class Plan:
     @property
     def notes(self) -> list[str]:
         """What is allowed but may not be what was meant."""
+        stages = self.sampler.stages(self.length, self.steps, self.block)
+        settled = {
+            "temperature": all("temperature" in stage.reading for stage in stages),
+            "rank": self.sampler.own_rank,
+        }
+        found = [
+            f"{option} changes nothing here: {self.sampler!r} has a way of its own"
+            for option, own in settled.items()
+            if own and getattr(self.reading, option) != getattr(Reading(), option)
+        ]
         window = self.block or self.length
         each = self.steps // (self.length // window)
-        if each <= window:
-            return []
-        return [
-            f"{each} steps for {window} tokens: the schedule keeps fewer than one new token a step, "
-            f"and the first steps may keep none ({self.sampler!r} revises, so this is allowed)"
-        ]
+        if each > window:
+            found.append(
+                f"{each} steps for {window} tokens: the schedule keeps fewer than one new token a step, "
+                f"and the first steps may keep none ({self.sampler!r} revises, so this is allowed)"
+            )
+        return found
 
     def walk(
         self, model: Model, canvas: Canvas, *, after: Step | None = None, denoiser: Denoiser | None = None

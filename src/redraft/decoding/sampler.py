@@ -46,6 +46,7 @@ class Sampler:
     # t2m demotes; a property where they depend on the options
     reach: ClassVar[Reach] = "block"  # what it may write
     eos: ClassVar[EosPolicy] = "confidence"  # the policy it is meant to run with; adaptive samplers say "none"
+    own_rank: ClassVar[bool] = False  # whether it ranks by a measure of its own, whatever the reading's is
     experimental: ClassVar[bool] = False  # a port to plain masked models that its authors did not make
     citation: ClassVar[str] = ""
     provenance: ClassVar[str] = ""  # paper, repository or inferred, and what was inferred

@@ -36,6 +36,10 @@ class Corrective(Sampler):
     citation = "Zhang et al. 2025, Corrective Diffusion Language Models, arXiv 2512.15596, llada_sample.py"
     provenance = "repository: zhangshuibai/CDLM @ 12fe555, tokens equal to it; blocks are ours"
 
+    @property
+    def own_rank(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.rule != "linear"
+
     def step(self, denoise: Denoise, block: Block, clock: Clock) -> Block:
         pred = denoise(block.tokens)
         tokens = torch.where(block.masked, pred.tokens, block.tokens)

@@ -37,6 +37,7 @@ class Dream(Sampler):
     top_p: Number = 1.0  # its examples: 0.95
 
     channels = frozenset({"m2t"})
+    own_rank = True
     citation = "Ye et al. 2025, Dream 7B, arXiv 2508.15487, generation_utils.py"
     provenance = "repository: HKUNLP/Dream (as in NVlabs/Fast-dLLM @ 24cc59e), tokens equal to it at temperature 0"
 

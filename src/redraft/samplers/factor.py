@@ -26,6 +26,7 @@ class Factor(Sampler):
     factor: Number = 1.0
 
     channels = frozenset({"m2t"})
+    own_rank = True
     eos = "none"
     citation = "Wu et al. 2025, Fast-dLLM, arXiv 2505.22618, Theorem 1 and Algorithm 1"
     provenance = (

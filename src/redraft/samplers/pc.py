@@ -31,6 +31,7 @@ class PC(Sampler):
     alpha: Number = 10  # no token is worth more
 
     channels = frozenset({"m2t"})
+    own_rank = True
     citation = "Huang et al. 2025, PC-Sampler, arXiv 2508.13021"
     provenance = "repository: NEUIR/PC-Sampler @ 8b106b0, tokens equal to it at every step"
 

@@ -31,6 +31,10 @@ class RemeDi(Sampler):
     citation = "Huang et al. 2025, Don't Settle Too Early, arXiv 2509.23653 (RemeDi)"
     provenance = "repository: maple-research-lab/RemeDi @ 2e1b19d, tokens equal to it at every step; options are ours"
 
+    @property
+    def own_rank(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.score == "logit"
+
     def stages(self, length: int, steps: int, block: int | None = None) -> list[Stage]:
         return equal_blocks(self, length, steps, min(length, self.block) if block is None else block)
 

@@ -30,6 +30,7 @@ class SPD(Sampler):
     block: int = 32  # where no --block is given and the response is longer
 
     channels = frozenset({"m2t", "t2t"})
+    own_rank = True
     eos = "none"
     experimental = True
     citation = "Chen et al. 2026, DMax, arXiv 2604.08302: soft parallel decoding"
