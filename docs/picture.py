@@ -12,15 +12,18 @@ from redraft import load
 from redraft.generation import Plan, batches
 from redraft.terminal import draw_row, legend
 
-QUESTION = "8 + 6 + 9 + 9 + 7 = ?"
-SAMPLER = "d3im(t2t=False)"
-LENGTH, STEPS = 24, 8
+QUESTION = "Nora pays 8 dollars each for 5 books. She also buys a kite for 11 dollars. How many dollars does Nora pay?"
+SAMPLER, ADAPTER = "d3im", "bundled-scope"
+LENGTH, STEPS = 64, 16
 
 
 def main() -> None:
-    model = load("bundled", device="cpu")
-    console = Console(record=True, width=96, file=io.StringIO(), highlight=False)
-    console.print(f'$ redraft generate --watch -l {LENGTH} --steps {STEPS} -s "{SAMPLER}" "{QUESTION}"\n', style="dim")
+    model = load("bundled", adapter=ADAPTER, device="cpu", dtype="float32")
+    console = Console(record=True, width=120, file=io.StringIO(), highlight=False)
+    console.print(
+        f"$ redraft generate --watch --adapter {ADAPTER} -l {LENGTH} --steps {STEPS} -s {SAMPLER} \\", style="dim"
+    )
+    console.print(f'    "{QUESTION}"\n', style="dim", soft_wrap=True)
     (batch,) = batches(model, [QUESTION], length=LENGTH)
     for number, step in enumerate(Plan.of(SAMPLER, length=LENGTH, steps=STEPS).walk(model, batch.canvas), start=1):
         before = step.canvas.place(step.before, step.start).response[0].numpy()
