@@ -1,6 +1,6 @@
 """How often a prompt decodes otherwise alone than in a ragged batch, by arithmetic: the price of float32 and bfloat16.
 
-    python benchmarks/batch_invariance.py [--model bundled] [--device cpu] [--rows 64]
+    python benchmarks/batch_invariance.py [--model bundled] [--device cpu] [--rows 64] [--dtypes float32,bfloat16]
 
 Matrix products sum in another order for another batch size, so logits differ in their last bits, and a near-tie may
 fall the other way. In float64 it does not happen (a test); here is how often it does elsewhere. Prints a table.
@@ -23,12 +23,13 @@ def main() -> None:
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--dtypes", default="float64,float32,bfloat16")
     options = parser.parse_args()
     asked = [TASK.items(count=options.rows, shots=shots) for shots in range(EXAMPLES)]
     prompts = [asked[row % EXAMPLES][row].prompt for row in range(options.rows)]
     print("| arithmetic | sampler | greedy: rows that differ | temperature 1: rows that differ |")
     print("|---|---|---|---|")
-    for dtype in ("float64", "float32", "bfloat16"):
+    for dtype in options.dtypes.split(","):
         model = load(options.model, device=options.device, dtype=dtype)
         for sampler in SAMPLERS:
             cells = []
