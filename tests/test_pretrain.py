@@ -21,7 +21,7 @@ def shelves(model):
     rng = np.random.default_rng(0)
     said = rng.integers(50, 60, 400)
     told = np.concatenate([np.repeat(said[:, None], 16, 1), np.repeat(said[:, None], 16, 1)], 1).astype(np.int16)
-    return [pool.Shelf(told, np.zeros(400, np.int16), 16), pool.prose(iter(TEXT), model.tokenizer, width=32)]
+    return [pool.Shelf(told, np.full(400, 16, np.int16)), pool.prose(iter(TEXT), model.tokenizer, width=32)]
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,9 @@ WIDTHS = {256: 0.8, 2048: 0.2}  # of prose rows, and their shares of the text: t
 
 def pretrain(
     out_folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run.")],
-    tasks: Annotated[str, typer.Option(help="Generated tasks; one named twice comes up twice as often.")] = (
-        "words,algebra,code"
-    ),
+    tasks: Annotated[
+        str, typer.Option(help="Generated tasks, and sums to practise; one named twice comes up twice as often.")
+    ] = ("words,algebra,code"),
     text: Annotated[
         Path | None, typer.Option(help="Prose: a .jsonl, .parquet or .txt file, or a folder of them.")
     ] = None,
@@ -84,8 +84,8 @@ def pretrain(
     shelves = _shelves(
         model, names, text, examples=examples, first=first, processes=processes or os.cpu_count() or 1, out=out_folder
     )
-    told = sum(shelf.tokens.size for shelf in shelves if shelf.start)
-    read = sum(shelf.tokens.size for shelf in shelves if not shelf.start)
+    told = sum(shelf.tokens.size for shelf in shelves if not shelf.prose)
+    read = sum(shelf.tokens.size for shelf in shelves if shelf.prose)
     out.print(f"{told:,} tokens of conversations, {read:,} of prose")
     asked = {
         "tasks": list(names),

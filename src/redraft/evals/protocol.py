@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+import redraft
 from redraft.evals.run import Evaluation, hash_of
 from redraft.models import Model
 from redraft.models.fingerprint import fingerprint
@@ -89,6 +90,8 @@ def device_name(device: torch.device) -> str:
 
 
 def _version(name: str) -> str | None:
+    if name == "redraft":  # which may run from its source, not installed
+        return redraft.__version__
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -1,7 +1,8 @@
 """The generated tasks as training data: an endless stream of conversations, `tasks:words,algebra,code`.
 
 Conversation n is a function of n and the tasks: which task (in turn), how many worked examples, which training
-problems. A task named twice comes up twice as often. Nothing of a validation or test split is ever in it.
+problems. A task named twice comes up twice as often; `sums` are practice, and no task. Nothing of a validation or test
+split is ever in it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from redraft.evals.task import Message
 from redraft.train.sources import Place, Record
 
 TASKS = ("words", "algebra", "code")
+HOMES = {**{name: f"redraft.evals.{name}" for name in TASKS}, "sums": "redraft.train.sums"}
 WITH_EXAMPLES = 0.1  # of the conversations have worked examples before the question
 MOST_EXAMPLES = 4
 
@@ -23,13 +25,13 @@ class Generated:
     """A reader (see `sources`) without an end. `first` skips conversations that another run has had."""
 
     def __init__(self, tasks: tuple[str, ...], first: int = 0) -> None:
-        unknown = [name for name in tasks if name not in TASKS]
+        unknown = [name for name in tasks if name not in HOMES]
         if unknown or not tasks:
             raise ValueError(
-                f"the tasks that can be trained on are {', '.join(TASKS)}, not {', '.join(unknown) or 'none'}"
+                f"the tasks that can be trained on are {', '.join(HOMES)}, not {', '.join(unknown) or 'none'}"
             )
         self.tasks, self.first = tasks, first
-        self._modules = [import_module(f"redraft.evals.{name}") for name in tasks]
+        self._modules = [import_module(HOMES[name]) for name in tasks]
         versions = {name: module.VERSION for name, module in zip(tasks, self._modules, strict=True)}
         self.identity: Place = {"kind": "tasks", "tasks": list(tasks), "versions": versions, "first": first}
 

@@ -426,9 +426,11 @@ def memory(device: torch.device) -> int:
 def versions() -> dict[str, str]:
     from importlib import metadata
 
-    names = ("redraft", "torch", "transformers", "peft", "accelerate", "safetensors", "datasets")
+    import redraft  # which may run from its source, not installed
+
+    names = ("torch", "transformers", "peft", "accelerate", "safetensors", "datasets")
     found = {name: metadata.version(name) for name in names if _installed(name)}
-    return {"python": ".".join(map(str, sys.version_info[:3])), **found}
+    return {"python": ".".join(map(str, sys.version_info[:3])), "redraft": redraft.__version__, **found}
 
 
 def _installed(name: str) -> bool:

@@ -1,11 +1,14 @@
 """Examples for pretraining a small model, tokenised once by several processes and then kept whole on the device.
 
 A small model on a GPU learns from more examples a second than one process can write and tokenise, and a masked model
-learns from the same text again and again, behind other masks. Rows of about one length lie on one shelf.
+learns from the same text again and again, behind other masks. Rows of one width lie on one shelf. A conversation
+reaches its width by the ends of text behind it, never by padding before it: rows without any need no attention mask,
+with which attention takes three times as long.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,18 +19,19 @@ import numpy as np
 
 from redraft.train.generated import Generated
 
-RESPONSE = 128  # tokens of every answer, end-of-text behind it
-STEP = 32  # prompts are padded, on the left, to a multiple of this
+RESPONSE = 128  # tokens of an answer, end-of-text behind it
+WHOLE = 0.3  # of the answers have so many or a few more; the others end sooner, since ends of text are soon learnt
+STEP = 32  # widths are multiples of this
 CHUNK = 2000  # conversations a worker makes at a time
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Rows of one width: padding, a prompt that ends where the response begins, the response."""
+    """Rows of one width: a prompt, if there is one, and a response, which is what is learnt."""
 
     tokens: Any  # [rows, width] integers; a numpy array, or a tensor once it is on its device
-    lead: Any  # [rows], columns of padding
-    start: int  # the response's first column
+    start: Any  # [rows], the response's first column
+    prose: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -38,7 +42,7 @@ class Shelf:
         def put(array: np.ndarray) -> Any:
             return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-        return replace(self, tokens=put(self.tokens), lead=put(self.lead))
+        return replace(self, tokens=put(self.tokens), start=put(self.start))
 
 
 class Marks(NamedTuple):
@@ -49,15 +53,13 @@ class Marks(NamedTuple):
     header_end: int
     turn_end: int
     end: int
-    pad: int
 
     @classmethod
     def of(cls, ids: dict[str, int]) -> Marks:
         from redraft.models.families import FAMILIES
-        from redraft.train.vocabulary import END, PAD
+        from redraft.train.vocabulary import END
 
-        start, header, header_end, turn_end = (ids[mark] for mark in FAMILIES["llada"].marks)
-        return cls(start, header, header_end, turn_end, ids[END], ids[PAD])
+        return cls(*(ids[mark] for mark in FAMILIES["llada"].marks), ids[END])
 
 
 def conversations(
@@ -67,14 +69,12 @@ def conversations(
     jobs = [(tokenizer, tasks, first + done, min(CHUNK, count - done)) for done in range(0, count, CHUNK)]
     rows: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     for made in _each(jobs, processes):
-        for start, part in made.items():
-            rows.setdefault(start, []).append(part)
+        for width, part in made.items():
+            rows.setdefault(width, []).append(part)
         watch(CHUNK)
-    shelves = []
-    for start, parts in sorted(rows.items()):
-        tokens, lead = (np.concatenate(column) for column in zip(*parts, strict=True))
-        shelves.append(Shelf(tokens, lead, start))
-    return shelves
+    return [
+        Shelf(*(np.concatenate(column) for column in zip(*parts, strict=True))) for _, parts in sorted(rows.items())
+    ]
 
 
 def _each(jobs: list[Any], processes: int) -> Iterator[dict[int, tuple[np.ndarray, np.ndarray]]]:
@@ -88,25 +88,25 @@ def _each(jobs: list[Any], processes: int) -> Iterator[dict[int, tuple[np.ndarra
 
 
 def _make(job: tuple[Path, tuple[str, ...], int, int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """One worker's conversations, by where the response begins."""
+    """One worker's conversations, by their width."""
     from tokenizers import Tokenizer
 
     path, tasks, first, count = job
     tokenizer = Tokenizer.from_file(str(path))
     marks = Marks.of(tokenizer.get_vocab())
+    made = Generated(tasks)
     found: dict[int, list[tuple[list[int], int]]] = {}
-    for messages in map(Generated(tasks).messages, range(first, first + count)):
-        prompt, answer = encoded(messages, tokenizer, marks)
-        start = -(-len(prompt) // STEP) * STEP
-        fill = RESPONSE - len(answer) - 1
-        if fill < 0:  # with another vocabulary, perhaps
+    for number in range(first, first + count):
+        prompt, answer = encoded(made.messages(number), tokenizer, marks)
+        if len(answer) >= RESPONSE:  # with another vocabulary, perhaps
             continue
-        lead = start - len(prompt)
-        row = [marks.pad] * lead + prompt + answer + [marks.turn_end] + [marks.end] * fill
-        found.setdefault(start, []).append((row, lead))
+        row = [*prompt, *answer, marks.turn_end]
+        least = len(prompt) + RESPONSE if random.Random(f"whole {number}").random() < WHOLE else len(row)
+        width = -(-least // STEP) * STEP
+        found.setdefault(width, []).append((row + [marks.end] * (width - len(row)), len(prompt)))
     return {
-        start: (np.array([row for row, _ in rows], np.int16), np.array([lead for _, lead in rows], np.int16))
-        for start, rows in found.items()
+        width: (np.array([row for row, _ in rows], np.int16), np.array([start for _, start in rows], np.int16))
+        for width, rows in found.items()
     }
 
 
@@ -136,4 +136,4 @@ def prose(texts: Iterator[str], tokenizer: Any, *, width: int, most: int | None 
     rows = len(flat) // width if most is None else min(most, len(flat) // width)
     if not rows:
         raise ValueError(f"the text holds {len(flat)} tokens, fewer than one row of {width}: give more text")
-    return Shelf(flat[: rows * width].reshape(rows, width), np.zeros(rows, np.int16), 0)
+    return Shelf(flat[: rows * width].reshape(rows, width), np.zeros(rows, np.int16), prose=True)

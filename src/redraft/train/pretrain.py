@@ -147,20 +147,21 @@ class Pretrain:
         return max(1, self.settings.tokens // shelf.tokens.shape[1])
 
     def _loss(self, shelf: Shelf, number: int) -> Tensor:
-        """Mean cross-entropy at the masks of rows drawn from a shelf."""
+        """Cross-entropy at the masks of rows drawn from a shelf, each row alike however many it has.
+
+        As LLaDA's 1/t weighs them; a plain mean over masks would mostly be that of rows with next to nothing to see.
+        """
         device = self.device
         seeds = torch.arange(self._rows(shelf), device=device) + derive(derive(self.settings.seed, number), 0)
         pick = counter_uniform(seeds, (stream_number("pick"),), (1,))[:, 0].double()
         index = (pick * len(shelf)).long().clamp_max(len(shelf) - 1)
-        tokens, lead = shelf.tokens[index].long(), shelf.lead[index].long()
-        column = torch.arange(tokens.shape[1], device=device)
-        hidden = masks(seeds, tokens.shape[1] - shelf.start)
-        hidden = torch.nn.functional.pad(hidden, (shelf.start, 0))
-        attend = (column >= lead[:, None]) if shelf.start else None
+        tokens = shelf.tokens[index].long()
+        hidden = masks(seeds, shelf.start[index], tokens.shape[1])
         seen = tokens.masked_fill(hidden, self.model.mask_id)
         where = flat(hidden)
-        (losses,) = ask(self.network, seen, attend, where, token_cross_entropy, (tokens.flatten()[where],))
-        return losses.mean()
+        (losses,) = ask(self.network, seen, None, where, token_cross_entropy, (tokens.flatten()[where],))
+        of_row = losses / hidden.sum(-1)[where // tokens.shape[1]]
+        return of_row.sum() / len(tokens)
 
     def result(self) -> Model:
         """The model as it was trained, in bfloat16, as it is shipped and used."""
@@ -208,17 +209,18 @@ def _fused(optimizer: Any) -> bool:
     return bool(optimizer.param_groups[0].get("fused"))
 
 
-def masks(seeds: Int[Tensor, " b"], width: int) -> Bool[Tensor, "b w"]:
-    """Every row at a rate of its own, uniform between 0 and 1, and at least one position of each."""
+def masks(seeds: Int[Tensor, " b"], start: Int[Tensor, " b"], width: int) -> Bool[Tensor, "b w"]:
+    """Every row's response at a rate of its own, uniform between 0 and 1, and at least one position of each."""
     rate = counter_uniform(seeds, (stream_number("rate"),), (1,))
     unit = counter_uniform(seeds, (stream_number("mask"),), (width,))
+    unit = unit.masked_fill(torch.arange(width, device=seeds.device) < start[:, None], 1.0)  # it is always below
     return (unit < rate) | (unit == unit.amin(-1, keepdim=True))
 
 
 def shares(shelves: list[Shelf], prose: float) -> list[float]:
     """How often each shelf is drawn from: prose shelves have their share, and sizes decide among each kind."""
-    told = [shelf.tokens.size if shelf.start else 0 for shelf in shelves]
-    text = [shelf.tokens.size if not shelf.start else 0 for shelf in shelves]
+    told = [0 if shelf.prose else shelf.tokens.size for shelf in shelves]
+    text = [shelf.tokens.size if shelf.prose else 0 for shelf in shelves]
     share = 0.0 if not any(text) else prose if any(told) else 1.0
     return [
         share * one / max(sum(text), 1) + (1 - share) * other / max(sum(told), 1)
