@@ -6,10 +6,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 from redraft.train import pool, sums
 from redraft.train.generated import Generated
-from redraft.train.pretrain import masks, shares
+from redraft.train.pretrain import first, masks, most_hidden, shares
 from redraft.train.shape import untrained
 from redraft.train.vocabulary import learn
 
@@ -99,8 +100,6 @@ def test_prose_has_its_share_and_the_rest_goes_by_size():
 
 
 def test_masks_are_uniform_rates_and_never_none():
-    import torch
-
     start = torch.arange(4000) % 60
     hidden = masks(torch.arange(4000), start, 124)
     assert not (hidden & (torch.arange(124) < start[:, None])).any()
@@ -122,3 +121,12 @@ def test_sums_are_right_and_as_large_as_the_tasks():
             assert max(a, b, c) <= sums.MOST
         assert made.gold == int(worked[-1][-1])
     assert sums.problem("train", 7) == sums.problem("train", 7)
+
+
+def test_hidden_positions_come_first_and_all_of_them_are_among_so_many():
+    for rows, width in ((1, 40), (32, 2048), (500, 128)):
+        hidden = masks(torch.arange(rows), torch.zeros(rows, dtype=torch.long), width)
+        found = first(hidden, most_hidden(rows, width))
+        assert int(hidden.sum()) <= len(found) <= rows * width
+        assert torch.equal(found[: int(hidden.sum())], hidden.flatten().nonzero().squeeze(-1))
+        assert len(found.unique()) == len(found)

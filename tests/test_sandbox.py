@@ -58,6 +58,70 @@ def test_a_program_without_tests_passes_by_reaching_its_end():
     assert run("if __name__ == '__main__':\n    raise ValueError").verdict == "wrong", "it is the program that is run"
 
 
+# Joined behind a program, these are not recognised as tests.
+TESTS_BESIDE = {
+    "helper": "def same(out, exp, atol):\n    assert out == exp, atol\n\n\ndef check(g):\n    same(g(1), 2, 0)\n"
+    "    same(g(5), 10, 0)\n\n\ncheck(f)\n",
+    "data": "def same(out, exp):\n    assert out == exp\n\n\nasked, wanted = [1, 5], [2, 10]\n\n\ndef check(g):\n"
+    "    for x, y in zip(asked, wanted):\n        same(g(x), y)\n\n\ncheck(f)\n",
+    "class": "class Tests:\n    def test(self):\n        assert f(1) == 2\n        assert f(5) == 10\n\n\n"
+    "Tests().test()\n",
+    "raise": "if f(1) != 2:\n    raise AssertionError\nif f(5) != 10:\n    raise ValueError('not ten')\n",
+    "exit": "import sys\nif f(1) != 2 or f(5) != 10:\n    sys.exit(1)\n",
+}
+HELD_FAST = {
+    "unittest": "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)\n"
+    "unittest.main(exit=False)\n",
+    "exec": "exec('assert f(1) == 2')\n",
+}
+FOOLING = {
+    "equal to everything": "class A:\n    def __eq__(self, other):\n        return True\n    def __ne__(self, other):\n"
+    "        return False\ndef f(x):\n    return A()\n",
+    "assigned": "class A:\n    pass\nA.__eq__ = lambda self, other: True\ndef f(x):\n    return A()\n",
+    "built": "A = type('A', (), {'__' + 'eq' + '__': lambda self, other: True})\ndef f(x):\n    return A()\n",
+    "looked up": "class A:\n    pass\nsetattr(A, '_' + '_eq_' + '_', lambda *a: True)\ndef f(x):\n    return A()\n",
+    "of the library": "from unittest.mock import ANY\ndef f(x):\n    return ANY\n",
+    "decorated": "def f(x):\n    return 0\ndef no(g):\n    return lambda *a: None\n@no\n",
+    "a lambda": "def f(x):\n    return 0\n@lambda g: lambda *a: None\n",
+    "rebound": "def f(x):\n    global same, Tests\n    same = lambda *a: True\n    return 0\n",
+    "read": "def f(x):\n    return wanted[asked.index(x)]\n",
+    "renamed": "wanted = []\ndef f(x):\n    return wanted[0 if x == 1 else 1]\n",
+    "left": "import sys\ndef f(x):\n    sys.exit(0)\n",
+    "other zip": "zip = lambda *a: []\ndef f(x):\n    return 0\n",
+    "traced": "import os\nos.sys.settrace(None)\ndef f(x):\n    return 0\n",
+    "wrong": "def f(x):\n    return x + 1\n",
+}
+
+
+@pytest.mark.parametrize("tests", TESTS_BESIDE)
+def test_what_could_fool_tests_that_run_beside_it_does_not_pass(tests):
+    assert run(DOUBLE + TESTS_BESIDE[tests]).verdict == "passed"
+    jobs = [Job(program + TESTS_BESIDE[tests]) for program in FOOLING.values()]
+    passed = [name for name, one in zip(FOOLING, run_many(jobs), strict=True) if one.passed]
+    assert not passed
+
+
+@pytest.mark.parametrize("tests", HELD_FAST)
+def test_tests_that_a_program_could_have_changed_decide_nothing(tests):
+    outcome = run(DOUBLE + HELD_FAST[tests])
+    assert outcome.verdict == "wrong"
+    assert "give them as tests=" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def f(x):\n    raise ValueError(x)\n",
+        "class A:\n    def __init__(self, x):\n        self._x = x\n    def __eq__(self, other):\n        return True\n"
+        "    def half(self):\n        if self._x % 2:\n            raise ValueError('odd')\n"
+        "        return self._x // 2\n"
+        "print(A(4).half() == 2)\n",
+    ],
+)
+def test_a_program_that_holds_no_tests_may_define_what_it_likes(program):
+    assert run(program).passed
+
+
 def test_what_goes_wrong_is_told():
     assert run(DOUBLE, tests="assert f(2) == 5, 'not five'").detail == "AssertionError: not five"
     assert run(DOUBLE, tests="g(2)").detail == "NameError: name 'g' is not defined"

@@ -2,8 +2,7 @@
 
 A small model on a GPU learns from more examples a second than one process can write and tokenise, and a masked model
 learns from the same text again and again, behind other masks. Rows of one width lie on one shelf. A conversation
-reaches its width by the ends of text behind it, never by padding before it: rows without any need no attention mask,
-with which attention takes three times as long.
+reaches its width by the ends of text behind it, never by padding before it: rows without any need no attention mask.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from redraft.decoding.noise import counter_uniform, derive, stream_number
 from redraft.models import Model
 from redraft.shapes import Bool, Int
 from redraft.train import checkpoint
-from redraft.train.ask import ask, flat, token_cross_entropy
+from redraft.train.ask import ask, token_cross_entropy
 from redraft.train.compiled import compile_blocks, uncompile_blocks
 from redraft.train.muon import Muon
 from redraft.train.pool import Shelf
@@ -158,10 +158,10 @@ class Pretrain:
         tokens = shelf.tokens[index].long()
         hidden = masks(seeds, shelf.start[index], tokens.shape[1])
         seen = tokens.masked_fill(hidden, self.model.mask_id)
-        where = flat(hidden)
+        where = first(hidden, most_hidden(*tokens.shape))
         (losses,) = ask(self.network, seen, None, where, token_cross_entropy, (tokens.flatten()[where],))
-        of_row = losses / hidden.sum(-1)[where // tokens.shape[1]]
-        return of_row.sum() / len(tokens)
+        share = hidden.flatten()[where] / hidden.sum(-1)[where // tokens.shape[1]]
+        return (losses * share).sum() / len(tokens)
 
     def result(self) -> Model:
         """The model as it was trained, in bfloat16, as it is shipped and used."""
@@ -215,6 +215,17 @@ def masks(seeds: Int[Tensor, " b"], start: Int[Tensor, " b"], width: int) -> Boo
     unit = counter_uniform(seeds, (stream_number("mask"),), (width,))
     unit = unit.masked_fill(torch.arange(width, device=seeds.device) < start[:, None], 1.0)  # it is always below
     return (unit < rate) | (unit == unit.amin(-1, keepdim=True))
+
+
+def most_hidden(rows: int, width: int) -> int:
+    """Positions of so many rows that are hidden at most: six standard deviations of their mean rate above a half."""
+    return math.ceil(rows * width * min(1.0, 0.5 + 6 / (12 * rows) ** 0.5))
+
+
+def first(hidden: Bool[Tensor, "b w"], count: int) -> Int[Tensor, " c"]:
+    """The flat positions that are hidden, and behind them others up to `count`: to know how many there are, the host
+    would wait for the device at every pass."""
+    return hidden.flatten().byte().argsort(descending=True, stable=True)[:count]
 
 
 def shares(shelves: list[Shelf], prose: float) -> list[float]:

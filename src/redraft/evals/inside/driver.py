@@ -17,12 +17,14 @@ from .confine import Refused, Terms, confine
 from .imported import imports
 from .joined import Parts, split
 from .names import Names, trusts, trusts_computing
+from .plain import mistrusted
 from .remote import OPERATIONS
 from .wire import Ended, Peer
 from .worker import UNCOMPILABLE
 
 SAID = 2000  # characters of an error that are kept
 UNTESTED = "it reached its end; no tests were recognised"
+MISTRUSTED = "its tests could not be told from the program, and {}: give them as tests="
 
 
 class Job(TypedDict):
@@ -83,6 +85,8 @@ def _judge(job: Job, peer: Peer) -> str:
     peer.ask("load", "solution" if parts.tests.body else "__main__")
     if not parts.tests.body:
         peer.ask("alive")
+        if doubt := mistrusted(parts.program):
+            raise AssertionError(MISTRUSTED.format(doubt))
         return UNTESTED
     if not parts.trusted:
         peer.trusts = trusts_computing
