@@ -58,7 +58,8 @@ class Marks(NamedTuple):
         from redraft.models.families import FAMILIES
         from redraft.train.vocabulary import END
 
-        return cls(*(ids[mark] for mark in FAMILIES["llada"].marks), ids[END])
+        start, header, header_end, turn_end = (ids[mark] for mark in FAMILIES["llada"].marks)
+        return cls(start, header, header_end, turn_end, ids[END])
 
 
 def conversations(
@@ -72,7 +73,8 @@ def conversations(
             rows.setdefault(width, []).append(part)
         watch(CHUNK)
     return [
-        Shelf(*(np.concatenate(column) for column in zip(*parts, strict=True))) for _, parts in sorted(rows.items())
+        Shelf(np.concatenate([tokens for tokens, _ in parts]), np.concatenate([start for _, start in parts]))
+        for _, parts in sorted(rows.items())
     ]
 
 
