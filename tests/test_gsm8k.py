@@ -51,6 +51,10 @@ RIGHT = [
     ("She makes 9 * 2 = $18 every day.", 18),
     ("There are 3 cats and 18 dogs", 18),
     ("18", 18),
+    ("The answer is not 17 but 18.", 18),
+    ("The answer is 18, not 17.", 18),
+    ("The answer is 1\u00a0000.", 1000),
+    ("They meet at 6:30. The answer is 18.", 18),
 ]
 WRONG = [
     ("The answer is 180.", 18),
@@ -68,6 +72,9 @@ WRONG = [
     ("The answer is 1*8.", 18),
     ("They have 1*8", 18),
     ("They have 1**8", 18),
+    ("The answer is not 18 but 19.", 18),
+    ("The answer is 18:30.", 18),
+    ("The answer is 6:18", 18),
 ]
 
 

@@ -34,10 +34,13 @@ STRICT = re.compile(r"The answer is (\-?[0-9\.\,]+).")
 FLEXIBLE = re.compile(r"(-?[$0-9.,]{2,})|(-?[0-9]+)")
 
 NUMBER = re.compile(
-    r"(?<![\w.)\]])[-+]?\$?-?(?:(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+|\.\d++)(?:[eE][-+]?\d++)?+(?:/\d++)?+"
+    r"(?<![\w.)\]])(?<!\d:)[-+]?\$?-?(?:(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+|\.\d++)(?:[eE][-+]?\d++)?+"
+    r"(?:/\d++)?+(?!:\d)"  # the time of day is no number
 )
 STATED = re.compile(r"####|\\boxed|(?:answer|result)\b[^.\n]{0,40}?\b(?:is|are|equals)\b|answer\s*[:=]", re.I)
 LINE = re.compile(r"\n|\.(?:\s|$)")
+DENIED = re.compile(r"\bnot\b[^.;\n]*?\bbut\b|,\s*not\b[^.;\n]*", re.I)  # "not 18 but 19", "19, not 18"
+THOUSANDS = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")  # spaces that do not break
 REMARK = re.compile(r"\([^()=\n]*+=[^()\n]*+\)")  # "12 (3 * 4 = 12)": how it comes about, behind the answer
 NEXT_QUESTION = re.compile(r"\n[ \t]*(?:Q|Question|Problem)[ \t]*:")
 EXACT = Decimal("1e-6")
@@ -109,6 +112,7 @@ def _stated(words: str, behind: str) -> str | None:
     if words.startswith("\\"):
         return boxed(words + behind.split("\n")[0])
     sentence = LINE.split(behind.lstrip(), maxsplit=1)[0]
+    sentence = DENIED.sub("", sentence)
     plain = REMARK.sub("", sentence)
     parts = (plain.rpartition("=")[2], plain, sentence.rpartition("=")[2], sentence)
     return next((found[0] for part in parts if (found := NUMBER.findall(_spelt(part)))), None)
@@ -116,7 +120,8 @@ def _stated(words: str, behind: str) -> str | None:
 
 def _spelt(text: str) -> str:
     """Typographic minus signs, LaTeX's ways of writing thousands and bold face, made plain; 3*4 stays a product."""
-    return re.sub(r"\\[!,]|[{}]|(?<!\d)\*|\*++(?!\d)|\\(?=[$%])", "", text.replace("−", "-").replace("{,}", ","))
+    text = THOUSANDS.sub(",", text.replace("−", "-").replace("{,}", ","))
+    return re.sub(r"\\[!,]|[{}]|(?<!\d)\*|\*++(?!\d)|\\(?=[$%])", "", text)
 
 
 def number(text: str) -> Decimal | None:
