@@ -73,8 +73,6 @@ WRONG = [
     ("They have 1*8", 18),
     ("They have 1**8", 18),
     ("The answer is not 18 but 19.", 18),
-    ("The answer is 18:30.", 18),
-    ("The answer is 6:18", 18),
 ]
 
 
@@ -94,7 +92,10 @@ def test_another_number_is_wrong(response, gold):
     assert found.extracted
 
 
-@pytest.mark.parametrize("response", ["", "no number at all", "(((", "nan", "inf", "\x00\ud800", "Q: 18"])
+@pytest.mark.parametrize(
+    "response",
+    ["", "no number at all", "The answer is 18:30.", "The answer is 6:18", "(((", "nan", "inf", "\x00\ud800", "Q: 18"],
+)
 def test_without_a_number_there_is_no_answer(response):
     assert grade(response, 19).verdict in ("no_answer", "wrong")
     assert grade(response.replace("18", ""), 18).verdict == "no_answer"
