@@ -94,11 +94,16 @@ def test_another_number_is_wrong(response, gold):
 
 @pytest.mark.parametrize(
     "response",
-    ["", "no number at all", "The answer is 18:30.", "The answer is 6:18", "(((", "nan", "inf", "\x00\ud800", "Q: 18"],
+    ["", "no number at all", "(((", "nan", "inf", "\x00\ud800", "Q: 18"],
 )
 def test_without_a_number_there_is_no_answer(response):
     assert grade(response, 19).verdict in ("no_answer", "wrong")
     assert grade(response.replace("18", ""), 18).verdict == "no_answer"
+
+
+@pytest.mark.parametrize("response", ["The answer is 18:30.", "The answer is 6:18"])
+def test_a_time_of_day_is_no_number(response):
+    assert grade(response, 18).verdict == grade(response, 6).verdict == "no_answer"
 
 
 def test_a_gold_answer_without_a_number_is_refused():
