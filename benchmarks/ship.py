@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import torch
@@ -26,8 +28,11 @@ MOST = 16 * 2**20  # bytes of all weights together
 def main() -> None:
     options = arguments()
     if options.model:
-        load(options.model, device="cpu", dtype="bfloat16").save_pretrained(HOME / "bundled")
+        with tempfile.TemporaryDirectory() as scratch:
+            load(options.model, device="cpu", dtype="bfloat16").save_pretrained(saved := Path(scratch) / "model")
+            shutil.copytree(saved, HOME / "bundled", dirs_exist_ok=True)  # the card stays
         save_fingerprint(load(HOME / "bundled", device="cpu", fingerprint=False), HOME / "bundled")
+        (HOME / "bundled" / "model.safetensors").chmod(0o644)  # safetensors writes for its owner alone
     if options.adapter:
         ship_adapter(options.adapter, HOME / "bundled-scope")
     files = sorted(HOME.glob("bundled*/*.safetensors"))
@@ -44,8 +49,9 @@ def ship_adapter(source: Path, target: Path) -> None:
     tensors = {name: tensor.bfloat16() for name, tensor in load_file(source / WEIGHTS).items()}
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
     save_file(tensors, target / WEIGHTS, metadata={"format": "pt"})
-    (target / WEIGHTS).chmod(0o644)  # safetensors writes for its owner alone
-    shutil.copyfile(source / CONFIG, target / CONFIG)
+    (target / WEIGHTS).chmod(0o644)
+    config = json.loads((source / CONFIG).read_text())
+    (target / CONFIG).write_text(json.dumps({**config, "base_model_name_or_path": "bundled"}, indent=2))
 
 
 def arguments() -> argparse.Namespace:

@@ -45,6 +45,7 @@ def test_ties_go_to_the_lowest_position():
     assert torch.equal(top(scores, k, among=among), top(scores.cuda(), k.cuda(), among=among.cuda()).cpu())
 
 
+@pytest.mark.filterwarnings("ignore:temperature changes nothing")
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("sampler", VARIANTS)
 def test_every_sampler_decodes_to_the_same_tokens(models, sampler, temperature):

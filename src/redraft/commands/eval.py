@@ -146,6 +146,7 @@ def evaluate(
         try:
             with loading(model):
                 network = load(model, adapter=adapter, revision=revision, device=group.device(device), dtype=dtype)
+                network = network.merged() if adapter else network
             evaluation = Evaluation(network, chosen, items, plan, seed, batch_size, chat, filter, Reuse)
             card = {
                 "subject": subject(evaluation, model=model, adapter=adapter, revision=revision),

@@ -118,6 +118,7 @@ def generate(
     try:
         with loading(model):
             network = load(model, adapter=adapter, revision=revision, device=device, dtype=dtype)
+            network = network.merged() if adapter else network
         session = Session(network, plan, asked, trajectory, watching=watch and out.is_terminal)
         todo = list(batches(network, asked, length=length, seed=seed, batch_size=batch_size, chat=chat))
         for answer, drawn in session.run(todo, done=saved.finished if saved else {}):
