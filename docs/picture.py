@@ -14,7 +14,7 @@ from redraft.terminal import draw_row, legend
 
 QUESTION = "Nora pays 8 dollars each for 5 books. She also buys a kite for 11 dollars. How many dollars does Nora pay?"
 SAMPLER, ADAPTER = "d3im", "bundled-scope"
-LENGTH, STEPS = 64, 16
+LENGTH, STEPS = 48, 16
 
 
 def main() -> None:

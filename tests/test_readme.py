@@ -42,9 +42,10 @@ def test_readme_commands_run(arguments, monkeypatch, capsys):
 def test_readme_lists_every_sampler_with_its_options():
     text = (ROOT / "README.md").read_text()
     table = {name: row for row in text.splitlines() for name in re.findall(r"^\| `(\w+)`(?: \*)? \|", row)}
-    assert set(SAMPLERS) <= set(table)
-    for name in set(SAMPLERS):
-        fields = SAMPLERS.classes[name].__dataclass_fields__
+    ours = {name: one for name, one in SAMPLERS.classes.items() if one.__module__.startswith("redraft.")}
+    assert set(ours) <= set(table)
+    for name, one in ours.items():
+        fields = one.__dataclass_fields__
         assert ", ".join(f"{field.name}={field.default}" for field in fields.values()) in table[name]
 
 
